@@ -1,0 +1,1 @@
+"""The session core: imports no web, UI or WebRTC library."""

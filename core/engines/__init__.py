@@ -1,0 +1,1 @@
+"""Engines: the protocol in `base`, one file per engine, `load` by name."""

@@ -1,0 +1,33 @@
+"""Engines by name, or by `package.module:factory`."""
+
+from collections.abc import Callable
+from importlib import import_module
+
+from core.engines.base import Engine
+from core.errors import EngineError
+from core.settings import Settings
+
+# Names of engines that come with us. A factory takes the settings and returns an Engine.
+FACTORIES = {"embedded": "core.engines.embedded:create"}
+
+
+def load_engine(settings: Settings) -> Engine:
+    """The engine that `settings.engine` names, not yet started.
+
+    Raises `EngineError` (`unknown_engine`, `engine_import_failed`).
+    """
+    path = FACTORIES.get(settings.engine, settings.engine)
+    module_name, separator, name = path.partition(":")
+    if not separator:
+        known = ", ".join(sorted(FACTORIES))
+        raise EngineError(
+            "unknown_engine",
+            f"--engine {settings.engine}: is not one of {known} or package.module:factory",
+        )
+    try:
+        factory: Callable[[Settings], Engine] = getattr(import_module(module_name), name)
+    except (ImportError, AttributeError) as error:
+        raise EngineError(
+            "engine_import_failed", f"--engine {settings.engine}: cannot be loaded: {error}"
+        ) from error
+    return factory(settings)

@@ -1,0 +1,102 @@
+"""Every setting, by flag (`--max-peers 8`) and by environment (`SIGHTLINE_MAX_PEERS=8`)."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from core.limits import SessionLimits
+
+DEFAULTS = SessionLimits()
+
+
+class Settings(BaseSettings):
+    """Sightline: live video chat for open models."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="SIGHTLINE_",
+        cli_prog_name="app.py",
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        env_parse_none_str="none",
+        frozen=True,
+    )
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(7860, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="What is logged."
+    )
+
+    engine: str = Field(
+        "embedded", description="`embedded`, or your own as `package.module:factory`."
+    )
+    engine_options: dict[str, Any] = Field(
+        default_factory=dict, description="Options of the engine, as JSON."
+    )
+
+    max_peers: int = Field(4, ge=1, description="Browsers at a time; the next one is told.")
+    max_sockets: int = Field(16, ge=1, description="WebSocket sessions at a time.")
+    ice_servers: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="STUN and TURN servers as JSON, RTCIceServer dictionaries. None by default: "
+        "a public STUN server would delay every call where it cannot be reached.",
+    )
+    peer_timeout_s: float = Field(
+        2.5, gt=0, description="A browser silent for so long (no media, no ping) is gone, s."
+    )
+    analysed_fps: float = Field(
+        10.0, gt=0, le=60, description="Camera frames a second that the filter looks at."
+    )
+    kept_fps: float = Field(
+        2.0, gt=0, le=30, description="Camera frames a second that the filter keeps at most."
+    )
+
+    config_timeout_s: float = Field(
+        10.0, gt=0, description="A WebSocket client sends session.config within, s."
+    )
+    idle_timeout_s: float = Field(
+        60.0, gt=0, description="A WebSocket client silent for so long is disconnected, s."
+    )
+    max_message_bytes: int = Field(
+        16 * 2**20, ge=1024, description="Largest WebSocket message, bytes."
+    )
+    decode_workers: int = Field(2, ge=1, description="Threads that decode and resize.")
+
+    media_queue: int = Field(
+        DEFAULTS.media_queue, ge=1, description="Frames waiting for the filter, per session."
+    )
+    outbox: int = Field(
+        DEFAULTS.outbox, ge=16, description="Events waiting for a slow client, per session."
+    )
+    frame_pixels: int = Field(
+        DEFAULTS.frame_pixels, ge=1, description="Most pixels of one frame, width × height."
+    )
+    buffer_bytes: int = Field(
+        DEFAULTS.buffer_bytes, ge=2**20, description="Most bytes of one session's frames."
+    )
+    decode_s: float = Field(DEFAULTS.decode_s, gt=0, description="Deadline of a decode, s.")
+    submit_s: float = Field(
+        DEFAULTS.submit_s, gt=0, description="Deadline of the engine to accept a request, s."
+    )
+    stall_s: float = Field(
+        DEFAULTS.stall_s, gt=0, description="Longest pause of the engine within an answer, s."
+    )
+    abort_s: float = Field(
+        DEFAULTS.abort_s, gt=0, description="Deadline of the engine to acknowledge an abort, s."
+    )
+
+    @property
+    def limits(self) -> SessionLimits:
+        """The bounds of one session."""
+        return SessionLimits(
+            media_queue=self.media_queue,
+            outbox=self.outbox,
+            frame_pixels=self.frame_pixels,
+            buffer_bytes=self.buffer_bytes,
+            decode_s=self.decode_s,
+            submit_s=self.submit_s,
+            stall_s=self.stall_s,
+            abort_s=self.abort_s,
+        )

@@ -1,0 +1,1 @@
+"""Audio of the session: PCM today; voice activity, recognition and synthesis to come."""

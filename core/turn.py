@@ -1,0 +1,285 @@
+"""One question and its answer, interruptible."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from core.clock import Clock
+from core.engines.base import Engine, EngineOutput, EngineRequest, EngineUsage
+from core.engines.stream import EngineStream
+from core.environment import stream_deltas
+from core.errors import EngineError, SightlineError
+from core.frames import Frame
+from core.limits import SessionLimits
+from core.protocol import (
+    AudioDelta,
+    AudioDone,
+    ConsumedFrame,
+    ErrorEvent,
+    FramesConsumed,
+    ResponseDone,
+    ResponseInterrupted,
+    ServerEvent,
+    TextDelta,
+    TextDone,
+    Usage,
+)
+from core.speech.pcm import pcm16_from_float
+from core.timeline import Mark, TurnTimeline
+
+log = logging.getLogger(__name__)
+
+InterruptReason = Literal["new_query", "cancelled", "closed"]
+
+
+class TurnState(Enum):
+    """Where a turn stands. The last three are final."""
+
+    QUEUED = "queued"  # media that came before it is still being filtered
+    SELECTED = "selected"  # it holds its frames and waits for the engine to be free
+    PREPARING = "preparing"  # its frames' pixels are being decoded
+    SUBMITTED = "submitted"  # handed to the engine
+    STREAMING = "streaming"  # the engine has begun to answer
+    DONE = "done"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more will happen."""
+        return self in (TurnState.DONE, TurnState.INTERRUPTED, TurnState.FAILED)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was asked: text, its own audio (PCM16), and the media number it waits for."""
+
+    text: str
+    audio: bytes
+    after_media: int
+
+
+class Turn:
+    """From a question to exactly one terminal event: done, interrupted or an error.
+
+    The session makes it, gives it frames with `select`, and runs it when the engine is
+    free. `interrupt` may be called in any state.
+    """
+
+    def __init__(
+        self,
+        request_id: str,
+        question: Question,
+        *,
+        clock: Clock,
+        limits: SessionLimits,
+        emit: Callable[[ServerEvent], None],
+        legacy_audio_events: bool,
+    ) -> None:
+        self.request_id = request_id
+        self.question = question
+        self.state = TurnState.QUEUED
+        self.timeline = TurnTimeline(clock)
+        self.timeline.mark(Mark.ASKED)
+        self.frames: list[Frame] = []
+        self.audio = b""  # of the session's buffer and the question's own
+        self.text = ""  # all that was sent of the answer
+        self._clock = clock
+        self._limits = limits
+        self._emit = emit
+        self._legacy_audio = legacy_audio_events
+        self._stopped = asyncio.Event()
+        self._reason: InterruptReason = "cancelled"
+        self._stream: EngineStream | None = None
+        self._usage: EngineUsage | None = None
+        self._spoke = False
+
+    def select(self, frames: list[Frame], audio: bytes) -> None:
+        """Take the frames and the audio that it will be about; holds the frames."""
+        for frame in frames:
+            frame.hold()
+        self.frames, self.audio = frames, audio
+        self.state = TurnState.SELECTED
+
+    def interrupt(self, reason: InterruptReason) -> None:
+        """Stop as soon as the engine lets go. One that has not begun ends at once."""
+        if self.state.final or self._stopped.is_set():
+            return
+        self._reason = reason
+        self._stopped.set()
+        if self._stream is not None:
+            self._stream.stop()
+        if self.state in (TurnState.QUEUED, TurnState.SELECTED):
+            self._end_interrupted()
+            self._release()
+
+    def fail(self, error: SightlineError) -> None:
+        """End with an error that carries the request id."""
+        self.state = TurnState.FAILED
+        self._emit(ErrorEvent(code=error.code, message=error.message, request_id=self.request_id))
+
+    async def run(
+        self, engine: Engine, build: Callable[["Turn", list[Frame]], EngineRequest]
+    ) -> None:
+        """Answer. `build` makes the request once the frames' pixels are there.
+
+        Ends in a final state; never raises. Frames are released, the engine has let go.
+        """
+        self.state = TurnState.PREPARING
+        self.timeline.mark(Mark.READY)
+        try:
+            usable = await self._decoded_frames()
+            if not self._stopped.is_set():
+                await self._require_ready(engine)
+                await self._answer(engine, build(self, usable), usable)
+            if self._stopped.is_set():
+                self._end_interrupted()
+            else:
+                self._end_done()
+        except SightlineError as error:
+            if self._stopped.is_set():
+                self._end_interrupted()
+            else:
+                self.fail(error)
+        except Exception as error:
+            log.exception("turn %s failed", self.request_id)
+            self.fail(EngineError("internal_error", f"The turn failed: {error}"))
+        finally:
+            self._release()
+
+    async def _decoded_frames(self) -> list[Frame]:
+        """Wait for the pixels of the selected frames; those that failed are left out."""
+        pixels = [asyncio.create_task(frame.decoded.wait()) for frame in self.frames]
+        stop = asyncio.create_task(self._stopped.wait())
+        try:
+            async with asyncio.timeout(self._limits.decode_s):
+                for wait in pixels:
+                    await asyncio.wait([wait, stop], return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            raise EngineError("decode_timeout", "Decoding the frames took too long") from None
+        finally:
+            for wait in (*pixels, stop):
+                wait.cancel()
+        selected_s = self.timeline.mark(Mark.SELECTED)
+        usable = [frame for frame in self.frames if frame.rgb is not None]
+        for frame in usable:
+            frame.timeline.selected_s = selected_s
+        return usable
+
+    @staticmethod
+    async def _require_ready(engine: Engine) -> None:
+        health = await engine.health()
+        if health.status == "loading":
+            raise EngineError("engine_loading", f"The engine is still loading. {health.detail}")
+        if health.status == "failed":
+            raise EngineError("engine_failed", f"The engine is not available. {health.detail}")
+
+    async def _answer(self, engine: Engine, request: EngineRequest, usable: list[Frame]) -> None:
+        self._stream = EngineStream(engine, request, self._limits)
+        self.state = TurnState.SUBMITTED
+        watch = asyncio.create_task(self._mark_submitted(request))
+        deltas = stream_deltas()
+        try:
+            while (output := await self._stream.next()) is not None:
+                self.timeline.mark(Mark.SUBMITTED)
+                if self.state is TurnState.SUBMITTED:
+                    self.state = TurnState.STREAMING
+                    self.timeline.mark(Mark.FIRST_OUTPUT)
+                    self._emit_consumed(usable)
+                self._send(output, deltas=deltas)
+        finally:
+            watch.cancel()
+            await self._stream.close()
+        if self.state is TurnState.SUBMITTED and not self._stopped.is_set():
+            self._emit_consumed(usable)  # the engine had nothing to say
+
+    async def _mark_submitted(self, request: EngineRequest) -> None:
+        await request.submitted.wait()
+        self.timeline.mark(Mark.SUBMITTED)
+
+    def _send(self, output: EngineOutput, *, deltas: bool) -> None:
+        if output.usage is not None:
+            self._usage = output.usage
+        if output.text_delta:
+            self.timeline.mark(Mark.FIRST_TEXT)
+            self.text += output.text_delta
+            if deltas:
+                self._emit(TextDelta(request_id=self.request_id, delta=output.text_delta))
+        if output.audio is not None and output.audio.size:
+            self.timeline.mark(Mark.FIRST_AUDIO)
+            self._spoke = True
+            self._emit(
+                AudioDelta(
+                    type="response.audio.delta"
+                    if self._legacy_audio
+                    else "response.output_audio.delta",
+                    request_id=self.request_id,
+                    pcm16=pcm16_from_float(output.audio),
+                    sample_rate_hz=output.sample_rate_hz or 24_000,
+                )
+            )
+
+    def _emit_consumed(self, usable: list[Frame]) -> None:
+        """Protocol rows 9 to 15; nothing if no selected frame came with an id."""
+        if not any(frame.meta.frame_id for frame in self.frames):
+            return
+        selected_s = self.timeline.get(Mark.SELECTED)
+        assert selected_s is not None
+        self._emit(
+            FramesConsumed(
+                request_id=self.request_id,
+                model_selected_ts_ms=self._clock.epoch_ms(selected_s),
+                frame_ids=[frame.meta.frame_id for frame in usable if frame.meta.frame_id],
+                frames=[self._consumed(frame) for frame in usable],
+                latest_pts_ms=usable[-1].meta.pts_ms if usable else None,
+            )
+        )
+
+    def _consumed(self, frame: Frame) -> ConsumedFrame:
+        assert frame.timeline.decoded_s is not None
+        return ConsumedFrame(
+            frame_id=frame.meta.frame_id,
+            pts_ms=frame.meta.pts_ms,
+            source_pts_ms=frame.meta.source_pts_ms,
+            quality_profile=frame.meta.quality_profile,
+            receiver_received_ts_ms=self._clock.epoch_ms(frame.timeline.received_s),
+            decoded_ready_ts_ms=self._clock.epoch_ms(frame.timeline.decoded_s),
+        )
+
+    def _end_done(self) -> None:
+        self.timeline.mark(Mark.DONE)
+        self.state = TurnState.DONE
+        self._emit(TextDone(request_id=self.request_id, text=self.text))
+        if self._spoke:
+            name: Literal["response.audio.done", "response.output_audio.done"] = (
+                "response.audio.done" if self._legacy_audio else "response.output_audio.done"
+            )
+            self._emit(AudioDone(type=name, request_id=self.request_id))
+        usage = self._usage
+        self._emit(
+            ResponseDone(
+                request_id=self.request_id,
+                timing=self.timeline.timing(),
+                usage=usage
+                and Usage(prompt_tokens=usage.prompt_tokens, cached_tokens=usage.cached_tokens),
+            )
+        )
+
+    def _end_interrupted(self) -> None:
+        self.timeline.mark(Mark.DONE)
+        self.state = TurnState.INTERRUPTED
+        self._emit(
+            ResponseInterrupted(
+                request_id=self.request_id,
+                reason=self._reason,
+                text=self.text,
+                timing=self.timeline.timing(),
+            )
+        )
+
+    def _release(self) -> None:
+        for frame in self.frames:
+            frame.release()

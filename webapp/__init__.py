@@ -1,0 +1,1 @@
+"""Adapters between the wire and the session; they decide nothing about a conversation."""
