@@ -155,7 +155,7 @@ class BlockChange:
             self.largest / LARGEST_CHANGE,
             abs(self.brightness) / BRIGHTNESS_STEP,
         )
-        return strongest / (1.0 + strongest)
+        return strongest**2 / (1.0 + strongest**2)
 
 
 def block_change(now: NDArray[np.float32], before: NDArray[np.float32]) -> BlockChange:

@@ -214,3 +214,25 @@ def images(request: EngineRequest) -> list[ImagePart]:
 def texts(request: EngineRequest) -> list[str]:
     """The texts of a request, in order."""
     return [p.text for m in request.messages for p in m.parts if isinstance(p, TextPart)]
+
+
+class Talker(ScriptedEngine):
+    """Speaks for ten seconds: a tone at once, and a word every 100 ms. For `--engine`."""
+
+    WORDS = 100
+    WORD_S = 0.1
+
+    async def generate(self, request: EngineRequest) -> AsyncIterator[EngineOutput]:
+        request.submitted.set()
+        yield tone(self.WORDS * self.WORD_S)
+        for number in range(self.WORDS):
+            yield EngineOutput(text_delta=f"{number} ")
+            await asyncio.sleep(self.WORD_S)
+
+
+def create_talker(settings: Any) -> Talker:
+    """The factory that `--engine tests.fakes:create_talker` names."""
+    info = EngineInfo(
+        "talker", "tone", "Speaks a tone.", output_modalities=frozenset({"text", "audio"})
+    )
+    return Talker(info=info)

@@ -7,8 +7,15 @@ from core.engines.base import Engine
 from core.errors import EngineError
 from core.settings import Settings
 
-# Names of engines that come with us. A factory takes the settings and returns an Engine.
-FACTORIES = {"embedded": "core.engines.embedded:create"}
+# Engines that come with us. Like anybody's, a factory takes the settings.
+FACTORIES = {"embedded": "core.engines.load:embedded"}
+
+
+def embedded(settings: Settings) -> Engine:
+    """The default engine: small vision models on the CPU. It has no settings."""
+    from core.engines.embedded import EmbeddedEngine  # its libraries load only for it
+
+    return EmbeddedEngine()
 
 
 def load_engine(settings: Settings) -> Engine:

@@ -1,0 +1,40 @@
+/** The few DOM helpers of the page. Text always goes in as text nodes, never as markup. */
+
+/**
+ * Make an element. `on…` props are listeners, booleans toggle the attribute, `null` is left out.
+ * @param {string} tag
+ * @param {Object<string, any>} [props]
+ * @param {...(Node|string|null)} children
+ */
+export function h(tag, props = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value != null) element.setAttribute(name, String(value));
+  }
+  element.append(...children.filter((child) => child != null));
+  return element;
+}
+
+/** Set text only when it differs, so that live regions and selections are left alone. */
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Show or hide an element, by its `hidden`. */
+export function show(element, shown) {
+  if (element.hidden === shown) element.hidden = !shown;
+}
+
+/** A duration for people. @param {number} ms */
+export function formatMs(ms) {
+  if (ms >= 1000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+  return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
+}
+
+/** Seconds as a clock, `01:05`. @param {number} seconds */
+export function formatClock(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  return `${String(Math.floor(whole / 60)).padStart(2, "0")}:${String(whole % 60).padStart(2, "0")}`;
+}
