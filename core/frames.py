@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import av
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
 from core.errors import MediaError
 from core.timeline import FrameTimeline
@@ -118,6 +118,8 @@ class EncodedImage:
 
 
 def _pixels(image: Image.Image) -> Rgb:
+    if image.mode.startswith("I;16"):  # `convert` would clip it to white
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
 
 
@@ -125,10 +127,9 @@ def _thumbnail(image: Image.Image) -> Thumbnail:
     width, height = image.size
     side = (THUMBNAIL_SIDE, THUMBNAIL_SIDE)
     image.thumbnail(side, Image.Resampling.BILINEAR, reducing_gap=2.0)
-    rgb = _pixels(image)
-    if (rgb.shape[0] > rgb.shape[1]) != (height > width):  # EXIF turned it
+    if image.getexif().get(ExifTags.Base.Orientation, 1) >= 5:  # it is shown on its side
         width, height = height, width
-    return Thumbnail(rgb, width, height)
+    return Thumbnail(_pixels(image), width, height)
 
 
 class VideoImage:

@@ -13,7 +13,6 @@ class SessionLimits:
     frame_pixels: int = 40_000_000  # width × height, checked before decoding
     buffer_bytes: int = 256 * 2**20  # decoded and encoded frames of one session
     audio_bytes: int = 4 * 2**20  # 131 s of PCM16 at 16 kHz
-    live_audio_bytes: int = 30 * 16_000 * 2  # what an always-on microphone keeps: 30 s
     history_messages: int = 64
     decode_s: float = 10.0  # one frame's decode, waiting included
     submit_s: float = 30.0  # until the engine accepts a request

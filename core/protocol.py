@@ -7,6 +7,7 @@ are ours are marked "added": a client that ignores unknown fields works unchange
 import base64
 import binascii
 import json
+import math
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -31,6 +32,7 @@ MAX_FRAME_BASE64_BYTES = 10 * 1024 * 1024  # of base64 text, as the reference me
 MAX_AUDIO_BASE64_BYTES = 8 * 1024 * 1024  # of base64 text: more than the 4 MiB audio buffer
 MAX_TEXT_CHARS = 32_768
 MAX_ID_CHARS = 256
+MAX_DEPTH = 32  # of nested JSON: what is deeper cannot be sent back
 
 Modality = Literal["text", "audio"]
 
@@ -89,6 +91,15 @@ class ClientEvent(BaseModel):
     model_config = ConfigDict(extra="ignore", populate_by_name=True, frozen=True)
 
 
+class TurnDetection(ClientEvent):
+    """Who says when a person has spoken (OpenAI Realtime's names)."""
+
+    type: Literal["server_vad", "push_to_talk"] = "server_vad"
+    threshold: float = Field(0.5, ge=0, le=1, description="Voice probability that is speech.")
+    prefix_padding_ms: int = Field(300, ge=0, le=2000, description="Audio before the speech.")
+    silence_duration_ms: int = Field(500, ge=100, le=5000, description="Silence that ends a turn.")
+
+
 class SessionConfig(ClientEvent):
     """`session.config`: the first message, once. Old field names are understood."""
 
@@ -124,11 +135,19 @@ class SessionConfig(ClientEvent):
     frame_events: bool = Field(
         False, description="Added. Send `video.frame.decision` with a thumbnail if kept."
     )
-    live_audio: bool = Field(
-        False,
-        description="Added. The microphone is always on: keep its last seconds, hand them to "
-        "the engine only with a query that has no text.",
+    turn_detection: TurnDetection | None = Field(
+        None,
+        description="Added. Listen to the audio: `server_vad` asks what was said when the "
+        "person falls silent, `push_to_talk` what was said between `input_audio_buffer.clear` "
+        "and `.commit`. Null: audio waits for the next query and starts nothing.",
     )
+    language: str | None = Field(
+        None, max_length=16, description="Added. Of speech, for recognisers that know several."
+    )
+    voice: str | None = Field(
+        None, max_length=64, description="Added. Who speaks; absent: the server's default."
+    )
+    speech_speed: float = Field(1.0, ge=0.5, le=2.0, description="Added. 1 is natural.")
     legacy_audio_events: bool = Field(
         False, description="Added. Name audio events `response.audio.*`, as older servers did."
     )
@@ -177,10 +196,29 @@ class VideoQuery(ClientEvent):
     audio_data: Pcm16Bytes | None = None
 
 
+class AudioBufferClear(ClientEvent):
+    """`input_audio_buffer.clear` (added): forget buffered audio; with `push_to_talk`, begin."""
+
+    type: Literal["input_audio_buffer.clear"] = "input_audio_buffer.clear"
+
+
+class AudioBufferCommit(ClientEvent):
+    """`input_audio_buffer.commit` (added): what was said so far is the question."""
+
+    type: Literal["input_audio_buffer.commit"] = "input_audio_buffer.commit"
+
+
 class ResponseCancel(ClientEvent):
     """`response.cancel` (added, OpenAI Realtime's name): stop the answer in flight."""
 
     type: Literal["response.cancel"] = "response.cancel"
+
+
+class PlaybackReport(ClientEvent):
+    """`output_audio.playback` (added): how late the client plays what it is sent."""
+
+    type: Literal["output_audio.playback"] = "output_audio.playback"
+    delay_ms: float = Field(ge=0, le=10_000, description="From arrival to the ear.")
 
 
 class VideoDone(ClientEvent):
@@ -202,6 +240,9 @@ ClientMessage = Annotated[
     | VideoFrame
     | AudioChunk
     | VideoQuery
+    | AudioBufferClear
+    | AudioBufferCommit
+    | PlaybackReport
     | ResponseCancel
     | VideoDone
     | Ping,
@@ -235,6 +276,7 @@ def client_event(value: Any) -> ClientMessage:
     kind = value.get("type")
     if not isinstance(kind, str):
         raise ProtocolError("invalid_message", "A message needs a string `type`")
+    _require_sendable(value)
     if kind not in _client_types():
         shown = kind[:80]
         raise ProtocolError("unknown_type", f"Unknown type: {shown}", event_type=shown)
@@ -245,6 +287,30 @@ def client_event(value: Any) -> ClientMessage:
         if not isinstance(frame_id, str) or not 0 < len(frame_id) <= MAX_ID_CHARS:
             frame_id = None
         raise field_error(error, kind, frame_id=frame_id) from error
+
+
+def _require_sendable(value: Any) -> None:
+    """Refuse what `json.loads` takes but no JSON text can carry back to the client."""
+    waiting = [(value, 0)]
+    while waiting:
+        item, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            raise ProtocolError(
+                "invalid_message", f"The message is nested more than {MAX_DEPTH} deep"
+            )
+        if isinstance(item, dict):
+            waiting += [(part, depth + 1) for pair in item.items() for part in pair]
+        elif isinstance(item, list):
+            waiting += [(part, depth + 1) for part in item]
+        elif isinstance(item, float) and not math.isfinite(item):
+            raise ProtocolError("invalid_json", "Invalid JSON: a number is NaN or infinite")
+        elif isinstance(item, str) and not item.isascii():
+            try:
+                item.encode()
+            except UnicodeEncodeError as error:
+                raise ProtocolError(
+                    "invalid_json", "Invalid JSON: a string holds half a surrogate pair"
+                ) from error
 
 
 def field_error(error: ValidationError, kind: str, *, frame_id: str | None = None) -> ProtocolError:
@@ -324,12 +390,21 @@ class EngineDescription(BaseModel):
         )
 
 
+class SpeechParts(BaseModel):
+    """What the server hears and speaks with (added); null: switched off, or not there yet."""
+
+    activity: str | None = None
+    recognition: str | None = None
+    voices: list[str] = []
+
+
 class SessionCreated(ServerEvent):
     """`session.created` (added): the session exists; what it runs with."""
 
     type: Literal["session.created"] = "session.created"
     session_id: str
     engine: EngineDescription
+    speech: SpeechParts
     config: SessionConfig
     created_ts_ms: int
 
@@ -353,7 +428,7 @@ class FrameAck(ServerEvent):
     buffered_frames: int
     server_receive_ts_ms: int
     reason: str | None = Field(
-        None, description="`filtered`; added: `invalid`, `too_large`, `overload`."
+        None, description="`filtered`; added: `invalid`, `too_large`, `overload`, `closed`."
     )
     dropped_frame_id: str | None = None
 
@@ -400,9 +475,11 @@ class FramesConsumed(ServerEvent):
 class ResponseStart(ServerEvent):
     """`response.start`; the question's text is added."""
 
+    omitted_when_none = frozenset({"item_id"})
     type: Literal["response.start"] = "response.start"
     request_id: str
     question: str
+    item_id: str | None = Field(None, description="Of the speech that asked it.")
 
 
 class TextDelta(ServerEvent):
@@ -431,6 +508,11 @@ class AudioDelta(ServerEvent):
     pcm16: bytes = Field(exclude=True, repr=False)
     sample_rate_hz: int = Field(exclude=True)
     format: Literal["wav"] = "wav"
+
+    @property
+    def duration_s(self) -> float:
+        """Of the audio."""
+        return len(self.pcm16) / 2 / self.sample_rate_hz
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -483,11 +565,52 @@ class ResponseDone(ServerEvent):
 class ResponseInterrupted(ServerEvent):
     """`response.interrupted` (added): the answer ends here, `text` is all that was sent."""
 
+    omitted_when_none = frozenset({"heard_text"})
     type: Literal["response.interrupted"] = "response.interrupted"
     request_id: str
-    reason: Literal["new_query", "cancelled", "closed"]
+    reason: Literal["new_query", "cancelled", "closed", "speech"]
     text: str
+    heard_text: str | None = Field(
+        None, description="Of a spoken answer, what could be heard before it was cut."
+    )
     timing: TurnTiming
+
+
+class SpeechStartedEvent(ServerEvent):
+    """`input_audio_buffer.speech_started` (added): somebody speaks."""
+
+    type: Literal["input_audio_buffer.speech_started"] = "input_audio_buffer.speech_started"
+    item_id: str
+    audio_start_ms: float = Field(description="In the stream of audio.")
+
+
+class SpeechStoppedEvent(ServerEvent):
+    """`input_audio_buffer.speech_stopped` (added): they have fallen silent."""
+
+    type: Literal["input_audio_buffer.speech_stopped"] = "input_audio_buffer.speech_stopped"
+    item_id: str
+    audio_end_ms: float
+    backchannel: bool = Field(description="Too short to interrupt; the answer goes on.")
+
+
+class TranscriptPartial(ServerEvent):
+    """`conversation.item.input_audio_transcription.partial` (added): so far; replaces."""
+
+    type: Literal["conversation.item.input_audio_transcription.partial"] = (
+        "conversation.item.input_audio_transcription.partial"
+    )
+    item_id: str
+    text: str
+
+
+class TranscriptCompleted(ServerEvent):
+    """`conversation.item.input_audio_transcription.completed` (added); empty: no words."""
+
+    type: Literal["conversation.item.input_audio_transcription.completed"] = (
+        "conversation.item.input_audio_transcription.completed"
+    )
+    item_id: str
+    transcript: str
 
 
 class FilterStatistics(ServerEvent):
@@ -550,6 +673,10 @@ ServerMessage = Annotated[
     | AudioDone
     | ResponseDone
     | ResponseInterrupted
+    | SpeechStartedEvent
+    | SpeechStoppedEvent
+    | TranscriptPartial
+    | TranscriptCompleted
     | FilterStatistics
     | SessionDone
     | Pong

@@ -36,6 +36,16 @@ class Settings(BaseSettings):
         default_factory=dict, description="Options of the engine, as JSON."
     )
 
+    vad: Literal["silero", "off"] = Field(
+        "silero", description="Voice activity: when somebody speaks. `off`: push-to-talk only."
+    )
+    asr: Literal["moonshine", "whisper", "off"] = Field(
+        "moonshine", description="What turns speech into text: moonshine (English), whisper."
+    )
+    tts: str = Field(
+        "default", description="Who speaks for engines without a voice: a voice's name, `off`."
+    )
+
     max_peers: int = Field(4, ge=1, description="Browsers at a time; the next one is told.")
     max_sockets: int = Field(16, ge=1, description="WebSocket sessions at a time.")
     ice_servers: list[dict[str, Any]] = Field(

@@ -22,8 +22,10 @@ class FrameTimeline:
 class Mark(StrEnum):
     """The marks of a turn."""
 
-    SPEECH_END = "speech_end"
+    SPEECH_END = "speech_end"  # the person has fallen silent
+    TURN_END = "turn_end"  # long enough for the turn to be over
     ASKED = "asked"
+    RECOGNISED = "recognised"  # a question that came as audio has its text
     READY = "ready"  # what came before it is out of the way
     SELECTED = "selected"  # frames chosen, their pixels there
     SUBMITTED = "submitted"  # the engine has accepted the request
@@ -35,7 +37,9 @@ class Mark(StrEnum):
 
 # The name of the stretch that ends at a mark.
 SEGMENT_NAMES = {
-    Mark.ASKED: "end_of_speech",
+    Mark.TURN_END: "end_of_speech",
+    Mark.ASKED: "recognition",
+    Mark.RECOGNISED: "recognition",
     Mark.READY: "waiting",
     Mark.SELECTED: "decode",
     Mark.SUBMITTED: "submit",
@@ -53,9 +57,9 @@ class TurnTimeline:
         self._clock = clock
         self._marks: dict[Mark, float] = {}
 
-    def mark(self, mark: Mark) -> float:
-        """Set `mark` to now unless it is set already; its monotonic time in s."""
-        return self._marks.setdefault(mark, self._clock.monotonic())
+    def mark(self, mark: Mark, at_s: float | None = None) -> float:
+        """Set `mark` to `at_s`, or now, unless it is set already; its monotonic time in s."""
+        return self._marks.setdefault(mark, self._clock.monotonic() if at_s is None else at_s)
 
     def get(self, mark: Mark) -> float | None:
         """The monotonic time of `mark` in s, or None."""

@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from core.clock import Clock
 from core.engines.base import Engine, EngineOutput, EngineRequest, EngineUsage
@@ -25,14 +28,19 @@ from core.protocol import (
     ServerEvent,
     TextDelta,
     TextDone,
+    TranscriptCompleted,
     Usage,
 )
 from core.speech.pcm import pcm16_from_float
+from core.speech.playback import Playback
+from core.speech.synthesis import Synthesis
 from core.timeline import Mark, TurnTimeline
 
 log = logging.getLogger(__name__)
 
-InterruptReason = Literal["new_query", "cancelled", "closed"]
+T = TypeVar("T")
+
+InterruptReason = Literal["new_query", "cancelled", "closed", "speech"]
 
 
 class TurnState(Enum):
@@ -43,6 +51,7 @@ class TurnState(Enum):
     PREPARING = "preparing"  # its frames' pixels are being decoded
     SUBMITTED = "submitted"  # handed to the engine
     STREAMING = "streaming"  # the engine has begun to answer
+    SPEAKING = "speaking"  # the text is whole, it is still being spoken
     DONE = "done"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
@@ -60,6 +69,14 @@ class Question:
     text: str
     audio: bytes
     after_media: int
+    item_id: str | None = None  # of the speech that asked it
+    speech_end_s: float | None = None  # monotonic
+    turn_end_s: float | None = None  # monotonic
+
+    @property
+    def spoken(self) -> bool:
+        """Whether `text` is what was recognised in `audio`."""
+        return self.item_id is not None
 
 
 class Turn:
@@ -77,25 +94,39 @@ class Turn:
         clock: Clock,
         limits: SessionLimits,
         emit: Callable[[ServerEvent], None],
+        playback: Playback,
+        synthesis: Synthesis | None,
         legacy_audio_events: bool,
     ) -> None:
         self.request_id = request_id
         self.question = question
         self.state = TurnState.QUEUED
         self.timeline = TurnTimeline(clock)
+        if question.speech_end_s is not None and question.turn_end_s is not None:
+            self.timeline.mark(Mark.SPEECH_END, question.speech_end_s)
+            self.timeline.mark(Mark.TURN_END, question.turn_end_s)
         self.timeline.mark(Mark.ASKED)
         self.frames: list[Frame] = []
         self.audio = b""  # of the session's buffer and the question's own
+        self.asked = question.text  # what was asked, as text, once that is known
         self.text = ""  # all that was sent of the answer
         self._clock = clock
         self._limits = limits
         self._emit = emit
+        self._playback = playback
+        self._synthesis = synthesis
         self._legacy_audio = legacy_audio_events
         self._stopped = asyncio.Event()
         self._reason: InterruptReason = "cancelled"
         self._stream: EngineStream | None = None
         self._usage: EngineUsage | None = None
-        self._spoke = False
+        self._spoken: list[tuple[str, float]] = []  # text and seconds of what was sent to play
+        self._heard: str | None = None  # of an interrupted spoken answer
+
+    @property
+    def got(self) -> str:
+        """What the person really got of the answer."""
+        return self.text if self._heard is None else self._heard
 
     def select(self, frames: list[Frame], audio: bytes) -> None:
         """Take the frames and the audio that it will be about; holds the frames."""
@@ -110,6 +141,11 @@ class Turn:
             return
         self._reason = reason
         self._stopped.set()
+        if self._spoken:
+            self._heard = self._heard_text()
+            self._playback.flush()
+        if self._synthesis is not None:
+            self._synthesis.cancel()
         if self._stream is not None:
             self._stream.stop()
         if self.state in (TurnState.QUEUED, TurnState.SELECTED):
@@ -122,7 +158,10 @@ class Turn:
         self._emit(ErrorEvent(code=error.code, message=error.message, request_id=self.request_id))
 
     async def run(
-        self, engine: Engine, build: Callable[["Turn", list[Frame]], EngineRequest]
+        self,
+        engine: Engine | None,
+        build: Callable[["Turn", list[Frame]], EngineRequest],
+        transcribe: Callable[[bytes], Awaitable[str]],
     ) -> None:
         """Answer. `build` makes the request once the frames' pixels are there.
 
@@ -131,9 +170,14 @@ class Turn:
         self.state = TurnState.PREPARING
         self.timeline.mark(Mark.READY)
         try:
+            if engine is None:
+                raise EngineError("no_engine", "Streaming video requires an engine client")
             usable = await self._decoded_frames()
+            if self.audio and not self.asked and "audio" not in engine.info.input_modalities:
+                await self._recognise(transcribe)
             if not self._stopped.is_set():
                 await self._require_ready(engine)
+            if not self._stopped.is_set():
                 await self._answer(engine, build(self, usable), usable)
             if self._stopped.is_set():
                 self._end_interrupted()
@@ -149,6 +193,28 @@ class Turn:
             self.fail(EngineError("internal_error", f"The turn failed: {error}"))
         finally:
             self._release()
+
+    async def _recognise(self, transcribe: Callable[[bytes], Awaitable[str]]) -> None:
+        """The text of a question that came as audio, for an engine that does not hear."""
+        text = await self._unless_stopped(transcribe(self.audio))
+        if text is None:
+            return
+        self.timeline.mark(Mark.RECOGNISED)
+        self._emit(TranscriptCompleted(item_id=self.request_id, transcript=text))
+        if not text:
+            raise EngineError("no_speech", "No words were understood: ask again, or type")
+        self.asked = text
+
+    async def _unless_stopped(self, work: Awaitable[T]) -> T | None:
+        """The result of `work`; None, and `work` cancelled, if interrupted before."""
+        task = asyncio.ensure_future(work)
+        stop = asyncio.create_task(self._stopped.wait())
+        try:
+            await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            stop.cancel()
+            task.cancel()
 
     async def _decoded_frames(self) -> list[Frame]:
         """Wait for the pixels of the selected frames; those that failed are left out."""
@@ -169,9 +235,15 @@ class Turn:
             frame.timeline.selected_s = selected_s
         return usable
 
-    @staticmethod
-    async def _require_ready(engine: Engine) -> None:
-        health = await engine.health()
+    async def _require_ready(self, engine: Engine) -> None:
+        try:
+            async with asyncio.timeout(self._limits.submit_s):
+                health = await self._unless_stopped(engine.health())
+        except TimeoutError:
+            message = "The engine did not say whether it is ready"
+            raise EngineError("engine_timeout", message) from None
+        if health is None:
+            return
         if health.status == "loading":
             raise EngineError("engine_loading", f"The engine is still loading. {health.detail}")
         if health.status == "failed":
@@ -181,20 +253,86 @@ class Turn:
         self._stream = EngineStream(engine, request, self._limits)
         self.state = TurnState.SUBMITTED
         watch = asyncio.create_task(self._mark_submitted(request))
-        deltas = stream_deltas()
+        speaking = asyncio.create_task(self._speak())
         try:
-            while (output := await self._stream.next()) is not None:
-                self.timeline.mark(Mark.SUBMITTED)
-                if self.state is TurnState.SUBMITTED:
-                    self.state = TurnState.STREAMING
-                    self.timeline.mark(Mark.FIRST_OUTPUT)
-                    self._emit_consumed(usable)
-                self._send(output, deltas=deltas)
+            await self._read(self._stream, usable)
+            await self._stream.close()
+            if not self._stopped.is_set():
+                self._end_text(usable)
+                await speaking
+                await self._unless_stopped(self._playback.drained())
         finally:
             watch.cancel()
             await self._stream.close()
-        if self.state is TurnState.SUBMITTED and not self._stopped.is_set():
+            if self._synthesis is not None:
+                self._synthesis.cancel()
+            await asyncio.wait([speaking])
+
+    async def _read(self, stream: EngineStream, usable: list[Frame]) -> None:
+        deltas = stream_deltas()
+        while (output := await stream.next()) is not None:
+            self.timeline.mark(Mark.SUBMITTED)
+            if self.state is TurnState.SUBMITTED:
+                self.state = TurnState.STREAMING
+                self.timeline.mark(Mark.FIRST_OUTPUT)
+                self._emit_consumed(usable)
+            self._send(output, deltas=deltas)
+
+    def _end_text(self, usable: list[Frame]) -> None:
+        """The text is whole; what is left is to speak it."""
+        if self.state is TurnState.SUBMITTED:
             self._emit_consumed(usable)  # the engine had nothing to say
+        self._emit(TextDone(request_id=self.request_id, text=self.text))
+        if self._synthesis is not None:
+            self._synthesis.finish()
+        self.state = TurnState.SPEAKING
+
+    async def _speak(self) -> None:
+        """Play the answer in our voice, where it has one. A broken voice leaves the text."""
+        if self._synthesis is None:
+            return
+        try:
+            async for chunk in self._synthesis.chunks():
+                self._play(chunk.text, chunk.audio, chunk.sample_rate_hz)
+        except SightlineError as error:
+            self._emit(ErrorEvent.of(error))
+        except Exception:
+            log.exception("turn %s: speaking failed", self.request_id)
+            self._emit(
+                ErrorEvent(code="speech_failed", message="The voice failed; the text is whole")
+            )
+
+    def _play(self, text: str, audio: NDArray[np.float32], rate_hz: int) -> None:
+        if not audio.size:
+            self._spoken.append((text, 0.0))
+            return
+        self.timeline.mark(Mark.FIRST_AUDIO)
+        self._spoken.append((text, audio.size / rate_hz))
+        name: Literal["response.audio.delta", "response.output_audio.delta"] = (
+            "response.audio.delta" if self._legacy_audio else "response.output_audio.delta"
+        )
+        self._playback.play(
+            AudioDelta(
+                type=name,
+                request_id=self.request_id,
+                pcm16=pcm16_from_float(audio),
+                sample_rate_hz=rate_hz,
+            )
+        )
+
+    def _heard_text(self) -> str:
+        """What of the answer had been played when it was cut, in whole stretches or words."""
+        played_s = sum(seconds for _, seconds in self._spoken) - self._playback.unplayed_s
+        if self._synthesis is None:  # the engine's own voice: it does not say which words
+            total_s = sum(seconds for _, seconds in self._spoken)
+            return _words(self.text, played_s / total_s if total_s else 0.0)
+        heard = ""
+        for text, seconds in self._spoken:
+            if seconds > played_s:
+                return heard + _words(text, played_s / seconds)
+            played_s -= seconds
+            heard += text
+        return heard
 
     async def _mark_submitted(self, request: EngineRequest) -> None:
         await request.submitted.wait()
@@ -208,19 +346,10 @@ class Turn:
             self.text += output.text_delta
             if deltas:
                 self._emit(TextDelta(request_id=self.request_id, delta=output.text_delta))
-        if output.audio is not None and output.audio.size:
-            self.timeline.mark(Mark.FIRST_AUDIO)
-            self._spoke = True
-            self._emit(
-                AudioDelta(
-                    type="response.audio.delta"
-                    if self._legacy_audio
-                    else "response.output_audio.delta",
-                    request_id=self.request_id,
-                    pcm16=pcm16_from_float(output.audio),
-                    sample_rate_hz=output.sample_rate_hz or 24_000,
-                )
-            )
+        if output.text_delta and self._synthesis is not None:
+            self._synthesis.feed(output.text_delta)
+        if output.audio is not None:
+            self._play("", output.audio, output.sample_rate_hz or 24_000)
 
     def _emit_consumed(self, usable: list[Frame]) -> None:
         """Protocol rows 9 to 15; nothing if no selected frame came with an id."""
@@ -252,8 +381,7 @@ class Turn:
     def _end_done(self) -> None:
         self.timeline.mark(Mark.DONE)
         self.state = TurnState.DONE
-        self._emit(TextDone(request_id=self.request_id, text=self.text))
-        if self._spoke:
+        if self._spoken:
             name: Literal["response.audio.done", "response.output_audio.done"] = (
                 "response.audio.done" if self._legacy_audio else "response.output_audio.done"
             )
@@ -276,6 +404,7 @@ class Turn:
                 request_id=self.request_id,
                 reason=self._reason,
                 text=self.text,
+                heard_text=self._heard,
                 timing=self.timeline.timing(),
             )
         )
@@ -283,3 +412,11 @@ class Turn:
     def _release(self) -> None:
         for frame in self.frames:
             frame.release()
+
+
+def _words(text: str, share: float) -> str:
+    """The first `share` (0 to 1) of `text`, in whole words."""
+    if share >= 1.0:
+        return text
+    end = text.rfind(" ", 0, int(len(text) * max(share, 0.0)) + 1)
+    return text[:end] if end > 0 else ""

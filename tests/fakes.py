@@ -19,8 +19,9 @@ from core.engines.base import (
     TextPart,
 )
 from core.frames import DecodePool, EncodedImage, FrameInput
-from core.protocol import ServerEvent, SessionConfig
+from core.protocol import AudioDelta, ServerEvent, SessionConfig
 from core.session import Session
+from core.speech.kit import SpeechKit
 
 WAIT_S = 10.0  # the deadline of every wait for an event; never reached on a good day
 
@@ -119,6 +120,109 @@ def tone(seconds: float, *, hz: float = 440.0, rate_hz: int = 24_000) -> EngineO
     t = np.arange(int(seconds * rate_hz)) / rate_hz
     audio = (0.5 * np.sin(2 * np.pi * hz * t)).astype(np.float32)
     return EngineOutput(audio=audio, sample_rate_hz=rate_hz)
+
+
+class LoudIsVoice:
+    """A voice model: what is loud is speech."""
+
+    def probability(self, window: np.ndarray) -> float:
+        return 1.0 if float(np.abs(window).max()) > 0.1 else 0.0
+
+    def reset(self) -> None:
+        pass
+
+
+class ScriptedRecogniser:
+    """Hears the next of its texts in whatever it is given."""
+
+    name = "scripted"
+    languages = frozenset({"en"})
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = list(texts)
+        self.given: list[bytes] = []
+
+    def transcribe(
+        self, pcm16: bytes, language: str = "", stop: Callable[[], bool] = lambda: False
+    ) -> str:
+        self.given.append(pcm16)
+        return self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
+
+
+class ToneVoice:
+    """A voice that hums: 60 ms a character."""
+
+    name = "hum"
+    sample_rate_hz = 24_000
+
+    def speak(self, text: str, speed: float = 1.0) -> np.ndarray:
+        t = np.arange(int(len(text) * 0.06 / speed * self.sample_rate_hz)) / self.sample_rate_hz
+        return (0.3 * np.sin(2 * np.pi * 220 * t)).astype(np.float32)
+
+
+def scripted_kit(*texts: str, voice: bool = False) -> SpeechKit:
+    """Ears that hear `texts`, one a turn, and a voice that hums if `voice`."""
+    kit = SpeechKit()
+    kit.voice_model = LoudIsVoice  # type: ignore[method-assign]
+    if texts:
+        kit._recogniser = ScriptedRecogniser(*texts)
+    if voice:
+        kit._voices = {"hum": ToneVoice()}
+    return kit
+
+
+def sound(seconds: float, *, loud: bool) -> bytes:
+    """PCM16 at 16 kHz: a tone, which LoudIsVoice takes for speech, or silence."""
+    t = np.arange(int(seconds * 16_000)) / 16_000
+    level = 10_000 if loud else 0
+    return (level * np.sin(2 * np.pi * 300 * t)).astype("<i2").tobytes()
+
+
+class HeldPlayback:
+    """A speaker whose time stands still: all that is played waits until it is flushed."""
+
+    def __init__(self) -> None:
+        self.delay_s = 0.0
+        self.queue: list[AudioDelta] = []
+        self.paused = False
+        self.calls: list[str] = []
+        self.played_s = 0.0
+        self._changed = asyncio.Event()
+
+    def play(self, audio: AudioDelta) -> None:
+        self.queue.append(audio)
+        self.calls.append("play")
+        self._changed.set()
+
+    async def until_played(self) -> None:
+        """Until there is something to hear."""
+        async with asyncio.timeout(WAIT_S):
+            while not self.queue:
+                self._changed.clear()
+                await self._changed.wait()
+
+    def pause(self) -> None:
+        self.paused = True
+        self.calls.append("pause")
+
+    def resume(self) -> None:
+        self.paused = False
+        self.calls.append("resume")
+
+    def flush(self) -> None:
+        self.queue.clear()
+        self.paused = False
+        self.calls.append("flush")
+        self._changed.set()
+
+    @property
+    def unplayed_s(self) -> float:
+        return max(0.0, sum(audio.duration_s for audio in self.queue) - self.played_s)
+
+    async def drained(self) -> None:
+        while self.unplayed_s > 0:
+            self._changed.clear()
+            await self._changed.wait()
 
 
 class Client:

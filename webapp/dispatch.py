@@ -4,9 +4,12 @@ from core.errors import ProtocolError
 from core.frames import EncodedImage, FrameInput
 from core.limits import SessionLimits
 from core.protocol import (
+    AudioBufferClear,
+    AudioBufferCommit,
     AudioChunk,
     ClientMessage,
     Ping,
+    PlaybackReport,
     Pong,
     ResponseCancel,
     SessionConfig,
@@ -39,6 +42,12 @@ def dispatch(session: Session, event: ClientMessage, emit: Emit, limits: Session
             session.audio(event.data)
         case VideoQuery():
             session.ask(event.text, event.audio_data)
+        case AudioBufferClear():
+            session.begin_speech()
+        case AudioBufferCommit():
+            session.end_speech()
+        case PlaybackReport():
+            session.report_playback(event.delay_ms / 1000)
         case ResponseCancel():
             session.interrupt()
         case SessionUpdate():

@@ -1,6 +1,7 @@
 """aiortc tracks and a Session: camera and microphone in, the spoken answer out."""
 
 import asyncio
+import math
 from collections import deque
 from fractions import Fraction
 
@@ -10,12 +11,14 @@ from aiortc import MediaStreamTrack
 from aiortc.mediastreams import MediaStreamError
 
 from core.frames import FrameInput, VideoImage
+from core.protocol import AudioDelta
 from core.session import Session
 from core.speech.pcm import INPUT_RATE_HZ
 
 SPEAKER_RATE_HZ = 48_000
 PACKET_S = 0.020
 PACKET_SAMPLES = int(SPEAKER_RATE_HZ * PACKET_S)
+DEFAULT_DELAY_S = 0.1  # from sending to the ear, until the page reports it
 LATE_S = 0.5  # behind by more than this, the speaker starts its schedule anew
 
 
@@ -95,39 +98,63 @@ def _pts_ms(frame: av.VideoFrame) -> float | None:
 class Speaker(MediaStreamTrack):
     """The outbound audio track: 20 ms packets at absolute deadlines, silence between.
 
-    48 kHz, mono, int16. `push` queues speech of any rate; `flush` drops what was not sent.
+    48 kHz, mono, int16. A `Playback`: `play` queues speech of any rate, `pause` holds it,
+    `flush` drops what was not sent.
     """
 
     kind = "audio"
 
     def __init__(self) -> None:
         super().__init__()
+        self.delay_s = DEFAULT_DELAY_S
         self._queue: deque[np.ndarray] = deque()
         self._resampler: av.AudioResampler | None = None
         self._rate_hz = 0
+        self._paused = False
         self._started_s: float | None = None
+        self._spoke_s = -math.inf  # when speech was last sent
         self._pts = 0
+
+    def play(self, audio: AudioDelta) -> None:
+        """Queue speech."""
+        if self._resampler is None or audio.sample_rate_hz != self._rate_hz:
+            self._resampler = av.AudioResampler("s16", "mono", SPEAKER_RATE_HZ)
+            self._rate_hz = audio.sample_rate_hz
+        samples = np.frombuffer(audio.pcm16, "<i2").reshape(1, -1)
+        frame = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
+        frame.sample_rate = audio.sample_rate_hz
+        for part in self._resampler.resample(frame):
+            self._queue.append(part.to_ndarray().reshape(-1))
+
+    def pause(self) -> None:
+        """Silence from the next packet on; what is queued stays."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Go on where `pause` held."""
+        self._paused = False
+
+    def flush(self) -> None:
+        """Drop what was not sent; silence from the next packet on."""
+        self._queue.clear()
+        self._resampler = None
+        self._paused = False
 
     @property
     def queued_s(self) -> float:
         """Seconds of speech that were not sent yet."""
         return sum(chunk.size for chunk in self._queue) / SPEAKER_RATE_HZ
 
-    def push(self, pcm16: bytes, rate_hz: int) -> None:
-        """Queue speech: int16 little-endian mono at `rate_hz`."""
-        if self._resampler is None or rate_hz != self._rate_hz:
-            self._resampler = av.AudioResampler("s16", "mono", SPEAKER_RATE_HZ)
-            self._rate_hz = rate_hz
-        samples = np.frombuffer(pcm16, "<i2").reshape(1, -1)
-        frame = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
-        frame.sample_rate = rate_hz
-        for part in self._resampler.resample(frame):
-            self._queue.append(part.to_ndarray().reshape(-1))
+    @property
+    def unplayed_s(self) -> float:
+        """Seconds of speech that are queued, or sent and not yet at the ear."""
+        on_its_way_s = self._spoke_s + self.delay_s - asyncio.get_running_loop().time()
+        return self.queued_s + min(max(on_its_way_s, 0.0), self.delay_s)
 
-    def flush(self) -> None:
-        """Drop what was not sent; silence from the next packet on."""
-        self._queue.clear()
-        self._resampler = None
+    async def drained(self) -> None:
+        """Until all speech has been heard."""
+        while (left_s := self.unplayed_s) > 0:  # noqa: ASYNC110 - time passes, nobody tells
+            await asyncio.sleep(max(left_s, PACKET_S))
 
     async def recv(self) -> av.AudioFrame:
         """The next packet, at its time."""
@@ -153,6 +180,8 @@ class Speaker(MediaStreamTrack):
     def _next_samples(self) -> np.ndarray:
         packet = np.zeros(PACKET_SAMPLES, np.int16)
         filled = 0
+        if self._paused:
+            return packet
         while self._queue and filled < PACKET_SAMPLES:
             chunk = self._queue.popleft()
             used = min(chunk.size, PACKET_SAMPLES - filled)
@@ -160,4 +189,6 @@ class Speaker(MediaStreamTrack):
             filled += used
             if used < chunk.size:
                 self._queue.appendleft(chunk[used:])
+        if filled:
+            self._spoke_s = asyncio.get_running_loop().time()
         return packet

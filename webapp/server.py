@@ -17,6 +17,7 @@ from core.errors import SightlineError
 from core.frames import DecodePool
 from core.protocol import EngineDescription, field_error, protocol_schema
 from core.settings import Settings
+from core.speech.kit import SpeechKit
 from webapp.admission import Admission
 from webapp.ice import offer_loopback_where_alone
 from webapp.ui import PageFiles, build_ui, mount_options
@@ -37,7 +38,8 @@ class Server:
         self.settings = settings
         self.engine = engine
         self.pool = DecodePool(settings.decode_workers)
-        self.peers = Peers(engine, settings, self.pool)
+        self.kit = SpeechKit(vad=settings.vad, asr=settings.asr, tts=settings.tts)
+        self.peers = Peers(engine, settings, self.pool, self.kit)
         self.sockets = Admission(settings.max_sockets)
         self._loading: asyncio.Task[None] | None = None
 
@@ -52,6 +54,7 @@ class Server:
         except Exception:
             # `health` says so to the page and to `/readyz`; the server itself lives.
             log.exception("the engine could not be started")
+        await self.kit.load()
 
     async def stop(self) -> None:
         """End all sessions, then the engine."""
@@ -60,6 +63,7 @@ class Server:
             self._loading.cancel()
             await asyncio.wait([self._loading])
         await self.engine.close()
+        self.kit.close()
         self.pool.close()
 
     async def readiness(self) -> tuple[int, dict[str, Any]]:
@@ -69,6 +73,10 @@ class Server:
             "status": health.status,
             "detail": health.detail,
             "engine": EngineDescription.of(self.engine.info).model_dump(),
+            "speech": {
+                part: {"status": status.status, "detail": status.detail}
+                for part, status in self.kit.status.items()
+            },
         }
         return (200 if health.status == "ready" else 503), body
 
@@ -138,7 +146,7 @@ def _add_routes(app: FastAPI, server: Server) -> None:
     @app.websocket("/v1/video/chat/stream")
     async def video_chat(socket: WebSocket) -> None:
         """vLLM-Omni's streaming-video protocol."""
-        chat = VideoChatSocket(socket, server.engine, server.settings, server.pool)
+        chat = VideoChatSocket(socket, server.engine, server.settings, server.pool, server.kit)
         await chat.serve(server.sockets)
 
 

@@ -20,16 +20,14 @@ from core.errors import ProtocolError, SightlineError
 from core.frames import DecodePool
 from core.outbox import Outbox
 from core.protocol import (
-    AudioDelta,
     ErrorEvent,
-    ResponseInterrupted,
-    ServerEvent,
     SessionConfig,
     field_error,
     parse_client_message,
 )
 from core.session import Session
 from core.settings import Settings
+from core.speech.kit import SpeechKit
 from webapp.admission import Admission
 from webapp.dispatch import dispatch
 from webapp.ice import rtc_configuration
@@ -67,7 +65,12 @@ class Peer:
     """One browser: its connection, its session, and everything that runs for them."""
 
     def __init__(
-        self, config: SessionConfig, engine: Engine, settings: Settings, pool: DecodePool
+        self,
+        config: SessionConfig,
+        engine: Engine,
+        settings: Settings,
+        pool: DecodePool,
+        kit: SpeechKit,
     ) -> None:
         self._settings = settings
         self._outbox = Outbox(settings.outbox)
@@ -83,8 +86,10 @@ class Peer:
         self.session = Session(
             config,
             engine,
-            self._emit,
+            self._outbox.put,
             pool=pool,
+            kit=kit,
+            playback=self._speaker,
             limits=self._limits,
             max_rate_hz=settings.kept_fps,
         )
@@ -100,7 +105,8 @@ class Peer:
             await self._pc.setRemoteDescription(RTCSessionDescription(offer.sdp, "offer"))
             if not self._pc.getTransceivers() and self._pc.sctp is None:
                 raise ValueError("it offers neither media nor a data channel")
-            self._pc.addTrack(self._speaker)
+            if any(line.kind == "audio" for line in self._pc.getTransceivers()):
+                self._pc.addTrack(self._speaker)  # aiortc cannot answer a line not offered
             await self._pc.setLocalDescription(await self._pc.createAnswer())
         except Exception as error:  # aiortc raises many kinds for what is not SDP
             raise SightlineError(
@@ -155,7 +161,7 @@ class Peer:
                     "binary_message", "Binary messages are not part of the protocol; send JSON text"
                 )
             event = parse_client_message(message)
-            if not dispatch(self.session, event, self._emit, self._limits):
+            if not dispatch(self.session, event, self._outbox.put, self._limits):
                 self._spawn(self._finish())
         except ProtocolError as error:
             self.session.reject(error)
@@ -170,15 +176,6 @@ class Peer:
             self.close()
 
     # --- what runs for it ------------------------------------------------------------
-
-    def _emit(self, event: ServerEvent) -> None:
-        """Speech goes to the track, everything else to the data channel."""
-        if isinstance(event, AudioDelta):
-            self._speaker.push(event.pcm16, event.sample_rate_hz)
-            return
-        if isinstance(event, ResponseInterrupted):
-            self._speaker.flush()
-        self._outbox.put(event)
 
     async def _write(self, channel: RTCDataChannel) -> None:
         while (event := await self._outbox.get()) is not None:
@@ -222,10 +219,13 @@ class Peer:
 class Peers:
     """All peers by their webrtc_id."""
 
-    def __init__(self, engine: Engine, settings: Settings, pool: DecodePool) -> None:
+    def __init__(
+        self, engine: Engine, settings: Settings, pool: DecodePool, kit: SpeechKit
+    ) -> None:
         self._engine = engine
         self._settings = settings
         self._pool = pool
+        self._kit = kit
         self._peers: dict[str, Peer] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self.admission = Admission(settings.max_peers)
@@ -240,17 +240,21 @@ class Peers:
         """
         try:
             config = SessionConfig.model_validate(
-                {"timestamps": True, "frame_events": True, "live_audio": True, **offer.config}
+                {
+                    "timestamps": True,
+                    "frame_events": True,
+                    "turn_detection": {"type": "server_vad"},
+                    **offer.config,
+                }
             )
         except ValidationError as error:
             raise field_error(error, "session.config") from error
-        before = self._peers.get(offer.webrtc_id)
-        if before is not None:
+        while (before := self._peers.get(offer.webrtc_id)) is not None:
             before.close()
             await before.closed.wait()
             await asyncio.sleep(0)  # its slot is given back by the task that waits for it
         self.admission.enter()
-        peer = Peer(config, self._engine, self._settings, self._pool)
+        peer = Peer(config, self._engine, self._settings, self._pool, self._kit)
         self._peers[offer.webrtc_id] = peer
         leaving = asyncio.create_task(self._leave_when_closed(offer.webrtc_id, peer))
         self._leaving.add(leaving)

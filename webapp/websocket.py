@@ -14,6 +14,7 @@ from core.outbox import Outbox
 from core.protocol import ClientMessage, ErrorEvent, SessionConfig, parse_client_message
 from core.session import Session
 from core.settings import Settings
+from core.speech.kit import SpeechKit
 from webapp.admission import Admission
 from webapp.dispatch import dispatch
 
@@ -23,6 +24,7 @@ LARGE_MESSAGE_CHARS = 64 * 1024  # parsed on the decode pool, not on the event l
 POLICY_VIOLATION = 1008
 TRY_AGAIN_LATER = 1013
 NORMAL = 1000
+GOODBYE_S = 2.0  # for the last events, and for the closing handshake
 
 
 class Disconnected(Exception):
@@ -33,12 +35,18 @@ class VideoChatSocket:
     """One WebSocket client from accept to close."""
 
     def __init__(
-        self, socket: WebSocket, engine: Engine, settings: Settings, pool: DecodePool
+        self,
+        socket: WebSocket,
+        engine: Engine,
+        settings: Settings,
+        pool: DecodePool,
+        kit: SpeechKit,
     ) -> None:
         self._socket = socket
         self._engine = engine
         self._settings = settings
         self._pool = pool
+        self._kit = kit
         self._outbox = Outbox(settings.outbox)
         self._session: Session | None = None
 
@@ -57,13 +65,24 @@ class VideoChatSocket:
         except Disconnected:
             pass
         finally:
-            if self._session is not None:
-                await self._session.close()
-            self._outbox.close()
-            with suppress(Disconnected):
-                await writer
-            admission.leave()
-            await self._close(*reason)
+            try:
+                if self._session is not None:
+                    await self._session.close()
+                self._outbox.close()
+                await self._end(writer)
+                await self._close(*reason)
+            finally:
+                admission.leave()
+
+    async def _end(self, writer: asyncio.Task[None]) -> None:
+        """Wait for the last events to be sent; not for ever, and not if nobody reads them."""
+        if not self._outbox.overflowed:
+            await asyncio.wait([writer], timeout=GOODBYE_S)
+        writer.cancel()
+        await asyncio.wait([writer])
+        error = None if writer.cancelled() else writer.exception()
+        if error is not None and not isinstance(error, Disconnected):
+            log.error("an event could not be sent", exc_info=error)
 
     async def _read_until_over(self, writer: asyncio.Task[None]) -> tuple[int, str]:
         """Read messages; returns how to close. Raises `Disconnected`."""
@@ -79,9 +98,9 @@ class VideoChatSocket:
                 done, _ = await asyncio.wait(
                     waits, timeout=1.0, return_when=asyncio.FIRST_COMPLETED
                 )
+                if self._outbox.overflowed:  # the writer may be stuck in a send
+                    return POLICY_VIOLATION, "the client reads too slowly"
                 if writer in done:
-                    if self._outbox.overflowed:
-                        return POLICY_VIOLATION, "the client reads too slowly"
                     raise Disconnected
                 if finishing is not None and finishing in done:
                     return NORMAL, ""
@@ -130,6 +149,7 @@ class VideoChatSocket:
             self._engine,
             self._outbox.put,
             pool=self._pool,
+            kit=self._kit,
             limits=self._settings.limits,
         )
         self._session.start()
@@ -188,8 +208,9 @@ class VideoChatSocket:
 
     async def _close(self, code: int, reason: str) -> None:
         if self._socket.client_state is WebSocketState.CONNECTED:
-            with suppress(WebSocketDisconnect, RuntimeError):
-                await self._socket.close(code, reason)
+            with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+                async with asyncio.timeout(GOODBYE_S):
+                    await self._socket.close(code, reason)
 
     @staticmethod
     def _now() -> float:

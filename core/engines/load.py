@@ -33,7 +33,9 @@ def load_engine(settings: Settings) -> Engine:
         )
     try:
         factory: Callable[[Settings], Engine] = getattr(import_module(module_name), name)
-    except (ImportError, AttributeError) as error:
+        if not callable(factory):
+            raise TypeError(f"{name} is not callable")
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise EngineError(
             "engine_import_failed", f"--engine {settings.engine}: cannot be loaded: {error}"
         ) from error

@@ -41,12 +41,20 @@ class EngineStream:
         if self._ended or self._stopped.is_set():
             return None
         if self._iterator is None:
-            self._iterator = aiter(self._engine.generate(self.request))
+            try:
+                self._iterator = aiter(self._engine.generate(self.request))
+            except EngineError:
+                raise
+            except Exception as error:
+                raise self._failure(error) from error
         self._step = asyncio.create_task(self._read(self._iterator))
         await self._wait_for_step(self._step)
         if not self._step.done():
             return None
         step, self._step = self._step, None
+        if step.cancelled():  # by the engine: nobody here cancels a step that is awaited
+            self._ended = True
+            raise EngineError("engine_failed", "The engine cancelled the request")
         try:
             output = step.result()
         except EngineError:
@@ -54,8 +62,7 @@ class EngineStream:
             raise
         except Exception as error:
             self._ended = True
-            log.exception("request %s: the engine failed", self.request.request_id)
-            raise EngineError("engine_failed", f"The engine failed: {error}") from error
+            raise self._failure(error) from error
         if output is None:
             self._ended = True
         else:
@@ -75,6 +82,10 @@ class EngineStream:
         if not self._ended and self.request.submitted.is_set():
             await self._by_deadline(self._engine.abort(self.request.request_id), "abort")
         self._ended = True
+
+    def _failure(self, error: Exception) -> EngineError:
+        log.error("request %s: the engine failed", self.request.request_id, exc_info=error)
+        return EngineError("engine_failed", f"The engine failed: {error}")
 
     @staticmethod
     async def _read(iterator: AsyncIterator[EngineOutput]) -> EngineOutput | None:
@@ -98,7 +109,10 @@ class EngineStream:
             # The engine must never see an abort for a request it has not received.
             await _first(self._limits.submit_s, step, self.request.submitted)
         if step.done():
-            self._ended = self._ended or step.exception() is not None or step.result() is None
+            if step.cancelled() or step.exception() is not None or step.result() is None:
+                self._ended = True
+            else:
+                self.request.submitted.set()  # an output says so as well
             return
         step.cancel()
         await asyncio.wait([step], timeout=self._limits.abort_s)

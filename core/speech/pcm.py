@@ -31,15 +31,14 @@ def pcm16_from_float(audio: NDArray[np.float32]) -> bytes:
 class AudioBuffer:
     """What was said since the last turn took it: int16 mono at 16 kHz, at most `max_bytes`.
 
-    A `ring` buffer forgets its oldest chunks; otherwise a chunk that does not fit empties
-    the buffer (protocol row 25: the next query sees no stale audio).
+    A chunk that does not fit empties the buffer (protocol row 25: the next query sees no
+    stale audio).
     """
 
-    def __init__(self, max_bytes: int, *, ring: bool) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self._chunks: deque[bytes] = deque()
         self._size = 0
         self._max_bytes = max_bytes
-        self._ring = ring
 
     def __len__(self) -> int:
         """Bytes held."""
@@ -47,13 +46,11 @@ class AudioBuffer:
 
     def append(self, pcm16: bytes) -> bool:
         """Add a chunk; False if it overflowed and the buffer is now empty."""
-        if self._size + len(pcm16) > self._max_bytes and not self._ring:
+        if self._size + len(pcm16) > self._max_bytes:
             self.clear()
             return False
         self._chunks.append(pcm16)
         self._size += len(pcm16)
-        while self._size > self._max_bytes:
-            self._size -= len(self._chunks.popleft())
         return True
 
     def take(self) -> bytes:

@@ -409,21 +409,6 @@ async def test_audio_overflow_empties_the_buffer() -> None:
     assert not any(isinstance(p, AudioPart) for p in h.engine.requests[0].messages[-1].parts)
 
 
-async def test_live_audio_goes_only_with_a_spoken_question() -> None:
-    config = SessionConfig(enable_frame_filter=False, live_audio=True)
-    async with Harness(ScriptedEngine(info=HEARING), config) as h:
-        h.session.frame(frame())
-        h.session.audio(b"\1\0" * 50)
-        h.session.ask("typed")
-        await h.client.until("response.done")
-        h.session.ask("")
-        await h.client.until("response.done", 2)
-        h.session.ask("")
-        assert (await h.client.until("error")).code == "empty_question"
-    kinds = [[type(p).__name__ for p in r.messages[-1].parts] for r in h.engine.requests]
-    assert kinds == [["ImagePart", "TextPart"], ["ImagePart", "AudioPart"]]
-
-
 async def test_too_many_frames_waiting_give_way_to_the_newest() -> None:
     limits = SessionLimits(media_queue=2)
     async with Harness(config=NO_FILTER, limits=limits) as h:

@@ -1,0 +1,213 @@
+"""A session that listens and speaks: turns of speech, barge-in, backchannels, what was heard."""
+
+import asyncio
+
+import pytest
+
+from core.engines.base import AudioPart, EngineInfo
+from core.protocol import SessionConfig, TurnDetection
+from tests.fakes import (
+    Harness,
+    HeldPlayback,
+    ScriptedEngine,
+    frame,
+    images,
+    say,
+    scripted_kit,
+    sound,
+    texts,
+)
+
+pytestmark = pytest.mark.unit
+
+LISTENING = SessionConfig(enable_frame_filter=False, turn_detection=TurnDetection())
+PUSH_TO_TALK = SessionConfig(
+    enable_frame_filter=False, turn_detection=TurnDetection(type="push_to_talk")
+)
+HEARING = EngineInfo("s", "s", "", input_modalities=frozenset({"text", "image", "audio"}))
+SPEECH = sound(1.0, loud=True) + sound(0.7, loud=False)
+STORY = "One two three four five six seven. Eight nine ten eleven twelve thirteen."
+
+
+async def test_what_is_said_is_asked() -> None:
+    async with Harness(config=LISTENING, kit=scripted_kit("What is this?")) as h:
+        h.session.frame(frame())
+        h.session.audio(SPEECH)
+        done = await h.client.until("response.done")
+    types = h.client.types()
+    order = [
+        "input_audio_buffer.speech_started",
+        "input_audio_buffer.speech_stopped",
+        "conversation.item.input_audio_transcription.completed",
+        "response.start",
+    ]
+    assert [t for t in types if t in order] == order
+    start = h.client.of("response.start")[0]
+    assert start.question == "What is this?"
+    assert start.item_id == h.client.of(order[0])[0].item_id
+    assert texts(h.engine.requests[0])[-1] == "What is this?"
+    marks = done.timing.marks_ms
+    assert marks["speech_end"] < marks["turn_end"] <= marks["asked"] == 0
+    assert sum(s.ms for s in done.timing.segments) == pytest.approx(done.timing.total_ms, abs=0.1)
+
+
+async def test_a_cough_asks_nothing() -> None:
+    async with Harness(config=LISTENING, kit=scripted_kit("x")) as h:
+        h.session.audio(sound(0.1, loud=True) + sound(1.0, loud=False))
+        h.session.audio(SPEECH)
+        await h.client.until("response.start")
+    assert len(h.client.of("input_audio_buffer.speech_started")) == 1
+
+
+async def test_speech_without_words_asks_nothing() -> None:
+    async with Harness(config=LISTENING, kit=scripted_kit("", "Hello?")) as h:
+        h.session.frame(frame())
+        h.session.audio(SPEECH)
+        await h.client.until("conversation.item.input_audio_transcription.completed")
+        h.session.audio(SPEECH)
+        await h.client.until("response.start")
+    assert [e.question for e in h.client.of("response.start")] == ["Hello?"]
+
+
+async def test_an_engine_that_hears_gets_the_audio() -> None:
+    engine = ScriptedEngine(info=HEARING)
+    async with Harness(engine, LISTENING, kit=scripted_kit("What is this?")) as h:
+        h.session.frame(frame())
+        h.session.audio(SPEECH)
+        await h.client.until("response.done")
+    kinds = [type(part).__name__ for part in engine.requests[0].messages[-1].parts]
+    assert kinds == ["ImagePart", "AudioPart"]
+    assert h.client.of("response.start")[0].question == "What is this?"
+
+
+async def test_an_engine_that_hears_needs_no_recogniser() -> None:
+    engine = ScriptedEngine(info=HEARING)
+    async with Harness(engine, LISTENING, kit=scripted_kit()) as h:
+        h.session.frame(frame())
+        h.session.audio(SPEECH)
+        await h.client.until("response.done")
+    assert isinstance(engine.requests[0].messages[-1].parts[-1], AudioPart)
+
+
+async def test_push_to_talk() -> None:
+    async with Harness(config=PUSH_TO_TALK, kit=scripted_kit("Held.")) as h:
+        h.session.frame(frame())
+        h.session.audio(SPEECH)
+        h.session.begin_speech()
+        h.session.audio(sound(0.4, loud=True))
+        await asyncio.sleep(0.01)
+        h.session.end_speech()
+        await h.client.until("response.done")
+        h.session.end_speech()
+        assert (await h.client.until("error")).code == "empty_question"
+    assert [e.question for e in h.client.of("response.start")] == ["Held."]
+
+
+async def test_audio_in_a_query_is_recognised_for_a_deaf_engine() -> None:
+    async with Harness(kit=scripted_kit("What colour?")) as h:
+        h.session.frame(frame())
+        h.session.audio(sound(1.0, loud=True))
+        h.session.ask("")
+        done = await h.client.until("response.done")
+    assert texts(h.engine.requests[0])[-1] == "What colour?"
+    assert "recognised" in done.timing.marks_ms
+
+
+async def test_audio_alone_starts_nothing_unless_asked_to() -> None:
+    async with Harness(kit=scripted_kit("x")) as h:
+        h.session.audio(SPEECH)
+        h.session.frame(frame())
+        await h.client.until("video.frame.ack")
+    assert "response.start" not in h.client.types()
+    assert "input_audio_buffer.speech_started" not in h.client.types()
+
+
+async def test_without_a_recogniser_a_deaf_engine_says_so() -> None:
+    async with Harness() as h:
+        h.session.frame(frame())
+        h.session.ask("", sound(1.0, loud=True))
+        assert (await h.client.until("error")).code == "recognition_unavailable"
+
+
+async def test_the_answer_is_spoken_and_the_text_is_done_first() -> None:
+    async with Harness(
+        ScriptedEngine(lambda r: say("It is a cup.")), kit=scripted_kit(voice=True)
+    ) as h:
+        h.session.frame(frame())
+        h.session.ask("?")
+        done = await h.client.until("response.done")
+    types = h.client.types()
+    assert types.index("response.text.done") < types.index("response.output_audio.done")
+    spoken = h.client.of("response.output_audio.delta")
+    assert {e.sample_rate_hz for e in spoken} == {24_000}
+    assert sum(e.duration_s for e in spoken) == pytest.approx(12 * 0.06, abs=0.5)
+    assert "first_audio" in done.timing.marks_ms
+
+
+async def test_text_only_sessions_are_not_spoken_to() -> None:
+    config = SessionConfig(enable_frame_filter=False, modalities=["text"])
+    async with Harness(config=config, kit=scripted_kit(voice=True)) as h:
+        h.session.frame(frame())
+        h.session.ask("?")
+        await h.client.until("response.done")
+    assert not h.client.of("response.output_audio.delta")
+
+
+async def speaking(h: Harness, playback: HeldPlayback) -> None:
+    """Until an answer is being spoken."""
+    h.session.frame(frame())
+    h.session.ask("Tell me")
+    await h.client.until("response.text.done")
+    await playback.until_played()
+
+
+async def test_speech_hushes_at_once_and_interrupts_when_it_is_more_than_a_word() -> None:
+    playback = HeldPlayback()
+    engine = ScriptedEngine(lambda r: say(STORY))
+    kit = scripted_kit("And now?", voice=True)
+    async with Harness(engine, LISTENING, kit=kit, playback=playback) as h:
+        await speaking(h, playback)
+        playback.played_s = 0.8
+        h.session.audio(sound(1.0, loud=True))
+        event = await h.client.until("response.interrupted")
+        assert event.reason == "speech"
+        assert playback.calls.index("pause") < playback.calls.index("flush")
+        assert STORY.startswith(event.heard_text)
+        assert 0 < len(event.heard_text) < len(STORY)
+        h.session.audio(sound(0.7, loud=False))
+        await h.client.until("response.start", 2)
+        await engine.until("generate", 2)
+        heard = event.heard_text
+    assert f"{heard} [interrupted]" in texts(engine.requests[1])
+
+
+async def test_a_backchannel_does_not_interrupt() -> None:
+    playback = HeldPlayback()
+    kit = scripted_kit("Mhm.", voice=True)
+    async with Harness(
+        ScriptedEngine(lambda r: say(STORY)), LISTENING, kit=kit, playback=playback
+    ) as h:
+        await speaking(h, playback)
+        h.session.audio(sound(1.0, loud=False) + sound(0.42, loud=True) + sound(0.7, loud=False))
+        stopped = await h.client.until("input_audio_buffer.speech_stopped")
+        assert stopped.backchannel
+        await asyncio.sleep(0)
+        assert "resume" in playback.calls
+        assert not h.client.of("response.interrupted")
+        assert len(h.client.of("response.start")) == 1
+
+
+async def test_a_broken_voice_leaves_the_text() -> None:
+    kit = scripted_kit(voice=True)
+
+    def fail(text: str, speed: float = 1.0) -> None:
+        raise RuntimeError("hoarse")
+
+    kit._voices["hum"].speak = fail  # type: ignore[method-assign, assignment]
+    async with Harness(ScriptedEngine(lambda r: say("Text.")), kit=kit) as h:
+        h.session.frame(frame())
+        h.session.ask("?")
+        await h.client.until("response.done")
+    assert h.client.of("error")[0].code == "speech_failed"
+    assert h.client.of("response.text.done")[0].text == "Text."
+    assert images(h.engine.requests[0])
