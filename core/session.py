@@ -40,6 +40,8 @@ from core.speech.activity import (
     SpeechConfirmed,
     SpeechEnded,
     SpeechStarted,
+    VoiceHeard,
+    VoiceLost,
 )
 from core.speech.kit import SpeechKit
 from core.speech.pcm import AudioBuffer
@@ -397,8 +399,10 @@ class Session:
             match event:
                 case SpeechStarted(forced=True) | SpeechConfirmed():
                     self._interrupt("speech")
-                case SpeechStarted():
+                case VoiceHeard() | SpeechStarted():
                     self._playback.pause()
+                case VoiceLost():
+                    self._playback.resume()
                 case SpeechEnded():
                     self._on_speech_ended(event)
 
@@ -462,6 +466,7 @@ class Session:
         if any(getattr(before, name) != getattr(self._config, name) for name in listens):
             if self._listening is not None and self._children is not None:
                 self._children.create_task(self._listening.close())
+                self._playback.resume()
             self._listening = self._make_listening()
         self._emit(SessionUpdated(config=self._config))
         self._check_sampling()

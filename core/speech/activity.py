@@ -49,6 +49,7 @@ class ActivitySettings:
     playing_on_threshold: float = 0.7
     playing_min_level_dbfs: float = -45.0
     playing_min_speech_s: float = 0.2
+    playing_hush_s: float = 0.064  # voice after which our own falls silent, to see
     playing_onset_s: float = 0.8  # until the browser's echo canceller has adapted:
     playing_onset_min_speech_s: float = 0.4
     playing_tail_s: float = 0.25  # how long an echo outlives the playback
@@ -58,6 +59,20 @@ class ActivitySettings:
             raise ValueError("activity: 0 <= off_threshold <= on_threshold <= 1 is required")
         if not 0.0 < self.pause_s <= self.end_s:
             raise ValueError("activity: 0 < pause_s <= end_s is required")
+
+
+@dataclass(frozen=True)
+class VoiceHeard:
+    """While our own voice plays: perhaps somebody begins to speak. Hush."""
+
+    at_s: float
+
+
+@dataclass(frozen=True)
+class VoiceLost:
+    """What `VoiceHeard` told of was no speech."""
+
+    at_s: float
 
 
 @dataclass(frozen=True)
@@ -116,7 +131,15 @@ class SpeechEnded:
         return self.end_s - self.start_s
 
 
-ActivityEvent = SpeechStarted | SpeechConfirmed | SpeechPaused | SpeechResumed | SpeechEnded
+ActivityEvent = (
+    VoiceHeard
+    | VoiceLost
+    | SpeechStarted
+    | SpeechConfirmed
+    | SpeechPaused
+    | SpeechResumed
+    | SpeechEnded
+)
 
 
 class _State(Enum):
@@ -225,6 +248,7 @@ class ActivityDetector:
         self._silence_s = 0.0  # since the last voice
         self._resuming_s = 0.0  # voice inside that silence
         self._confirmed = False
+        self._hushed = False
 
     def _window(self, window: bytes, at_s: float, events: list[ActivityEvent]) -> None:
         self._audio += window
@@ -282,12 +306,16 @@ class ActivityDetector:
         if not voiced:
             self._silence_s += WINDOW_S
             if _reached(self._silence_s, self.settings.gap_s):
+                if self._hushed:
+                    events.append(VoiceLost(at_s))
                 self._forget_turn()
                 self._trim_to_preroll(0)
             return
         self._voice_s += WINDOW_S
         self._silence_s = 0.0
-        if not _reached(self._voice_s, self._needed_s(at_s)):
+        needed_s = self._needed_s(at_s)
+        if not _reached(self._voice_s, needed_s):
+            self._check_hush(needed_s, at_s, events)
             return
         self._state = _State.SPEAKING
         self._end_s = at_s
@@ -314,6 +342,14 @@ class ActivityDetector:
                 self._finish(at_s, events, cut=False)
                 return
         self._check_length(at_s, events)
+
+    def _check_hush(self, needed_s: float, at_s: float, events: list[ActivityEvent]) -> None:
+        """Not in the first moments of playback: then it is most likely our own echo."""
+        onset = needed_s > self.settings.playing_min_speech_s
+        playing = self._playing_since_s is not None and not onset
+        if playing and not self._hushed and _reached(self._voice_s, self.settings.playing_hush_s):
+            self._hushed = True
+            events.append(VoiceHeard(at_s))
 
     def _check_confirmed(self, at_s: float, events: list[ActivityEvent]) -> None:
         if not self._confirmed and _reached(self._end_s - self._start_s, self.settings.short_s):

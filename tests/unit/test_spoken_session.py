@@ -211,3 +211,17 @@ async def test_a_broken_voice_leaves_the_text() -> None:
     assert h.client.of("error")[0].code == "speech_failed"
     assert h.client.of("response.text.done")[0].text == "Text."
     assert images(h.engine.requests[0])
+
+
+async def test_a_click_hushes_for_a_moment_only() -> None:
+    playback = HeldPlayback()
+    kit = scripted_kit("x", voice=True)
+    engine = ScriptedEngine(lambda r: say(STORY))
+    async with Harness(engine, LISTENING, kit=kit, playback=playback) as h:
+        await speaking(h, playback)
+        h.session.audio(sound(1.0, loud=False) + sound(0.1, loud=True) + sound(0.3, loud=False))
+        h.session.frame(frame(frame_id="after"))
+        await h.client.until("video.frame.ack", 2)
+        assert [call for call in playback.calls if call != "play"][-2:] == ["pause", "resume"]
+        assert not h.client.of("input_audio_buffer.speech_started")
+        assert not h.client.of("response.interrupted")

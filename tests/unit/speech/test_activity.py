@@ -15,6 +15,7 @@ from core.speech.activity import (
     SpeechEnded,
     SpeechPaused,
     SpeechStarted,
+    VoiceHeard,
     level_dbfs,
 )
 from core.speech.pcm import pcm16_from_float
@@ -175,7 +176,9 @@ class TestPlaying:
         d = detector()
         d.playing(True)
         events = feed(d, quiet(50) + voice(30))
-        assert isinstance(events[0], SpeechStarted)
+        assert isinstance(events[0], VoiceHeard)
+        assert isinstance(events[1], SpeechStarted)
+        assert events[0].at_s < events[1].at_s - 0.1
         assert events[0].at_s - events[0].start_s <= 0.25, "soon enough to interrupt"
 
     def test_in_its_first_moments_voice_must_last_longer(self) -> None:
