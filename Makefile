@@ -22,7 +22,9 @@ lint: .venv/installed-dev
 	.venv/bin/mypy core webapp app.py benchmarks tools
 
 bench: .venv/installed-dev
-	.venv/bin/python -m benchmarks.frame_filter $(ARGS)
+	.venv/bin/python -m benchmarks.frame_filter
+	.venv/bin/python -m benchmarks.speech_recognition
+	.venv/bin/python -m benchmarks.speech_synthesis
 
 clean:
 	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis

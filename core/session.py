@@ -439,6 +439,7 @@ class Session:
             return None
         hears = self._engine is not None and "audio" in self._engine.info.input_modalities
         if not self._kit.recognises and not hears:
+            self._emit(ErrorEvent.of(self._kit.cannot_recognise()))
             return None
         return Listening(
             detection,
@@ -463,7 +464,8 @@ class Session:
         self._intake.configure(self._config)
         self._answering.configure(self._config)
         listens = ("turn_detection", "language")
-        if any(getattr(before, name) != getattr(self._config, name) for name in listens):
+        changed = any(getattr(before, name) != getattr(self._config, name) for name in listens)
+        if changed or self._listening is None:
             if self._listening is not None and self._children is not None:
                 self._children.create_task(self._listening.close())
                 self._playback.resume()

@@ -243,7 +243,7 @@ class Peers:
                 {
                     "timestamps": True,
                     "frame_events": True,
-                    "turn_detection": {"type": "server_vad"},
+                    "turn_detection": {"type": "server_vad"} if self._hears else None,
                     **offer.config,
                 }
             )
@@ -265,6 +265,10 @@ class Peers:
             peer.close()
             await leaving
             raise
+
+    @property
+    def _hears(self) -> bool:
+        return self._kit.recognises or "audio" in self._engine.info.input_modalities
 
     def close(self, webrtc_id: str) -> None:
         """The page says goodbye; an unknown id is fine, it may have been noticed before."""

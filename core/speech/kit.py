@@ -121,6 +121,16 @@ class SpeechKit:
         """Whether speech can become text."""
         return self._recogniser is not None
 
+    def cannot_recognise(self) -> SightlineError:
+        """Why speech does not become text, for a client."""
+        status = self.status["recognition"]
+        if status.status == "loading":
+            return SightlineError(
+                "recognition_loading", "Speech recognition is still loading: type your question"
+            )
+        message = "Speech is not recognised on this server: type your question. " + status.detail
+        return SightlineError("recognition_unavailable", message.strip())
+
     def recognition(self, on_partial: Callable[[str], None], language: str) -> Recognition | None:
         """Recognition for one session."""
         if self._recogniser is None:
@@ -132,11 +142,7 @@ class SpeechKit:
         """The words in a whole recording, int16 mono 16 kHz. Raises `SightlineError`."""
         recognition = self.recognition(lambda text: None, "")
         if recognition is None:
-            raise SightlineError(
-                "recognition_unavailable",
-                "Speech cannot be recognised on this server: send the question as text. "
-                + self.status["recognition"].detail,
-            )
+            raise self.cannot_recognise()
         return await recognition.finish(pcm16)
 
     def synthesis(

@@ -163,7 +163,7 @@ class Stage:
         return float(connect)
 
     def ask(self, text: str, *, wait: bool = True) -> "AnswerView":
-        """Type a question and press Enter; the answer, complete unless told not to wait."""
+        """Type a question and press Enter; the answer, its text whole unless told not to wait."""
         turns = self.page.locator(".turn")
         before = turns.count()
         box = self.page.locator("[data-field=question]")
@@ -172,7 +172,7 @@ class Stage:
         turns.nth(before).wait_for(timeout=10_000)
         answer = AnswerView(turns.nth(before))
         if wait:
-            answer.wait_for("done")
+            answer.wait_for("speaking", "done")
         return answer
 
     def newest_thumbnail(self) -> np.ndarray | None:
@@ -205,8 +205,9 @@ class AnswerView:
     def text(self) -> str:
         return str(self.turn.locator(".answer-text").inner_text())
 
-    def wait_for(self, status: str, timeout_s: float = 15) -> None:
-        wait_until(lambda: self.status == status, timeout_s, f"{status}: {self.turn.inner_text()}")
+    def wait_for(self, *statuses: str, timeout_s: float = 15) -> None:
+        what = " or ".join(statuses)
+        wait_until(lambda: self.status in statuses, timeout_s, f"{what}, not {self.status}")
 
     @property
     def first_text_ms(self) -> float:

@@ -79,6 +79,7 @@ def test_the_order_of_two_photos(stage: Stage) -> None:
 
 def test_an_answer_shows_where_its_time_went(stage: Stage) -> None:
     answer = stage.ask("Is it bright or dark?")
+    answer.wait_for("done")
     assert answer.turn.locator(".time-bar").is_visible()
     assert "ms" in answer.turn.inner_text()
 

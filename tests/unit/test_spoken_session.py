@@ -6,10 +6,12 @@ import pytest
 
 from core.engines.base import AudioPart, EngineInfo
 from core.protocol import SessionConfig, TurnDetection
+from core.speech.kit import PartStatus
 from tests.fakes import (
     Harness,
     HeldPlayback,
     ScriptedEngine,
+    ScriptedRecogniser,
     frame,
     images,
     say,
@@ -225,3 +227,16 @@ async def test_a_click_hushes_for_a_moment_only() -> None:
         assert [call for call in playback.calls if call != "play"][-2:] == ["pause", "resume"]
         assert not h.client.of("input_audio_buffer.speech_started")
         assert not h.client.of("response.interrupted")
+
+
+async def test_ears_that_come_later_are_asked_for_again() -> None:
+    kit = scripted_kit()
+    kit.status["recognition"] = PartStatus("loading")
+    async with Harness(config=LISTENING, kit=kit) as h:
+        assert (await h.client.until("error")).code == "recognition_loading"
+        kit._recogniser = ScriptedRecogniser("Now?")
+        h.session.update({"turn_detection": {"type": "server_vad"}})
+        h.session.frame(frame())
+        await h.client.until("session.updated")
+        h.session.audio(SPEECH)
+        assert (await h.client.until("response.start")).question == "Now?"
