@@ -119,6 +119,17 @@ class Listening:
             turn_end_s=now_s,
         )
 
+    def abandon(self) -> None:
+        """Others listen from now on: a turn in mid-speech is dropped, one that has ended is not."""
+        if self._detector.speaking:
+            end_ms = round(self._detector.now_s * 1000)
+            self._emit(
+                SpeechStoppedEvent(item_id=self._item_id, audio_end_ms=end_ms, backchannel=False)
+            )
+            self._emit(TranscriptCompleted(item_id=self._item_id, transcript=""))
+        if self._recognition is not None:
+            self._recognition.cancel()
+
     async def close(self) -> None:
         """Nothing more will be heard."""
         if self._recognition is not None:

@@ -39,6 +39,8 @@ from core.speech.activity import (
     ActivityEvent,
     SpeechConfirmed,
     SpeechEnded,
+    SpeechPaused,
+    SpeechResumed,
     SpeechStarted,
     VoiceHeard,
     VoiceLost,
@@ -344,7 +346,7 @@ class Session:
         if self._listening is not None:
             playing = self._playback.unplayed_s > 0
             self._on_activity(self._listening.feed(item, playing=playing))
-        elif not self._audio.append(item):
+        elif self._config.turn_detection is None and not self._audio.append(item):
             raise self._audio_overflow()
 
     def _advance(self) -> None:
@@ -399,22 +401,28 @@ class Session:
             match event:
                 case SpeechStarted(forced=True) | SpeechConfirmed():
                     self._interrupt("speech")
-                case VoiceHeard() | SpeechStarted():
+                case VoiceHeard() | SpeechStarted() | SpeechResumed():
                     self._playback.pause()
                 case VoiceLost():
+                    self._playback.resume()
+                case SpeechPaused() if self._is_backchannel(event):
                     self._playback.resume()
                 case SpeechEnded():
                     self._on_speech_ended(event)
 
     def _on_speech_ended(self, ended: SpeechEnded) -> None:
         assert self._listening is not None
-        short = ended.speech_s < self._listening.short_s and not ended.forced
-        backchannel = short and self._answering.busy
+        backchannel = not ended.forced and self._is_backchannel(ended)
         self._listening.stopped(ended, backchannel=backchannel)
         if backchannel:
             self._playback.resume()
         else:
             self._child(self._listening.recognised(ended))
+
+    def _is_backchannel(self, speech: SpeechPaused | SpeechEnded) -> bool:
+        """Whether it is too short to interrupt the answer that is going on."""
+        assert self._listening is not None
+        return speech.speech_s < self._listening.short_s and self._answering.busy
 
     def _on_heard(self, heard: Heard) -> None:
         hears = self._engine is not None and "audio" in self._engine.info.input_modalities
@@ -466,8 +474,8 @@ class Session:
         listens = ("turn_detection", "language")
         changed = any(getattr(before, name) != getattr(self._config, name) for name in listens)
         if changed or self._listening is None:
-            if self._listening is not None and self._children is not None:
-                self._children.create_task(self._listening.close())
+            if self._listening is not None:
+                self._listening.abandon()
                 self._playback.resume()
             self._listening = self._make_listening()
         self._emit(SessionUpdated(config=self._config))

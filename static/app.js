@@ -6,16 +6,20 @@ import { EngineWatch } from "./engine.js";
 import { FrameLog } from "./frames.js";
 import { icon } from "./icons.js";
 import { Link } from "./link.js";
+import { Notices } from "./notices.js";
 import { Sidebar } from "./sidebar.js";
+import { Speaker } from "./speaker.js";
 import { Machine, card, help } from "./state.js";
 import { Transcript } from "./transcript.js";
 import { build } from "./view.js";
 import { Voice } from "./voice.js";
 
-const ALWAYS = { timestamps: true, frame_events: true, live_audio: true }; // fields of session.config
+const ALWAYS = { timestamps: true, frame_events: true }; // fields of session.config
 const LEVEL_PERIOD_MS = 80;
 const STRIP_PERIOD_MS = 250;
 const RATES_PERIOD_MS = 1000;
+const PLAYBACK_PERIOD_MS = 1000;
+const ABOUT = "Answers appear here, with the frames they were based on and the time they took.";
 
 /**
  * @param {HTMLElement} root the `.sightline` element
@@ -35,20 +39,43 @@ class App {
     root.replaceChildren(...view.parts);
     this.missing = { camera: null, microphone: null };
     this.muted = false;
+    this.language = host.settings().language; // as the server knows it
     this.rtt_ms = null;
+    this.playback_ms = null;
     this.frames = new FrameLog();
+    this.notices = new Notices(view.notices);
     this.machine = new Machine(() => this.render());
-    this.transcript = new Transcript(view.transcript, this.frames, (open) => show(view.cancel, open));
+    this.transcript = new Transcript(view.transcript, this.frames, {
+      open: (open) => show(view.cancel, open),
+      hearing: (hearing) => show(view.hearing, hearing),
+      asked: () => this.when(performance.now() - (this.rtt_ms ?? 0) / 2),
+      speaks: () => this.speaks,
+      playback_ms: () => this.playback_ms,
+    });
     this.devices = new Devices({ changed: () => this.listCameras(), cameraEnded: () => this.cameraEnded() });
-    this.voice = new Voice(view, { track: () => this.devices.audio, live: () => this.live, muted: () => this.muted, ask: (at) => this.ask("", at) });
-    this.engine = new EngineWatch(() => this.render());
+    this.voice = new Voice(view, {
+      track: () => this.devices.audio,
+      live: () => this.live,
+      muted: () => this.muted,
+      send: (event) => this.link.send(event),
+      detect: (detection) => this.detect(detection),
+      changed: () => this.render(),
+    });
+    this.speaker = new Speaker(view, host.settings(), () => {
+      this.update({ modalities: this.speaker.modalities(host.settings()) });
+      this.render();
+    });
+    this.engine = new EngineWatch(() => {
+      this.allowVoice();
+      this.render();
+    });
     this.link = new Link({
-      media: () => ({ video: this.devices.video, audio: this.devices.audio }),
-      config: () => ({ ...ALWAYS, ...host.settings() }),
+      media: () => ({ video: this.devices.video, audio: this.devices.audio, heard: this.voice.detection != null }),
+      config: () => ({ ...ALWAYS, ...this.settings(), turn_detection: this.voice.begin() }),
       state: (state, detail) => this.linkState(state, detail),
       created: (event, back) => this.created(event, back),
       event: (event) => this.receive(event),
-      speaker: (stream) => this.hear(stream),
+      speaker: (stream) => this.speaker.use(stream),
       rtt: (ms) => this.showRtt(ms),
     });
     this.bind();
@@ -58,6 +85,11 @@ class App {
 
   get live() {
     return this.machine.state === "live";
+  }
+
+  /** Whether answers are spoken. */
+  get speaks() {
+    return this.engine.speaks && this.speaker.on;
   }
 
   /** Room for a keyboard: focusing the question box does not cover the page with one. */
@@ -87,11 +119,30 @@ class App {
     });
     window.addEventListener("keydown", (event) => event.key === "Escape" && this.cancel());
     window.addEventListener("pagehide", () => this.machine.active && this.stop());
-    this.host.watchSettings(() => this.live && this.link.send({ type: "session.update", session: this.host.settings() }));
+    this.host.watchSettings(() => this.settingsChanged());
     window.visualViewport?.addEventListener("resize", () => this.fitKeyboard());
     setInterval(() => this.live && !document.hidden && this.drawLevel(), LEVEL_PERIOD_MS);
     setInterval(() => this.live && !document.hidden && this.frames.draw(view.spark), STRIP_PERIOD_MS);
     setInterval(() => this.live && this.showRates(), RATES_PERIOD_MS);
+    setInterval(() => this.live && this.reportPlayback(), PLAYBACK_PERIOD_MS);
+  }
+
+  settings() {
+    const settings = this.host.settings();
+    return { ...settings, modalities: this.speaker.modalities(settings) };
+  }
+
+  settingsChanged() {
+    const { language } = this.host.settings();
+    if (language !== this.language) this.transcript.forgetSpeech(); // it makes new ears, too
+    this.language = language;
+    this.speaker.settingsChanged(this.host.settings());
+    this.update(this.settings());
+    this.render();
+  }
+
+  update(session) {
+    if (this.live) this.link.send({ type: "session.update", session });
   }
 
   // --- starting and stopping -----------------------------------------------------------
@@ -131,7 +182,7 @@ class App {
   release() {
     this.devices.close();
     this.view.preview.srcObject = null;
-    this.view.speaker.srcObject = null;
+    this.speaker.use(null);
   }
 
   linkState(state, detail) {
@@ -147,12 +198,11 @@ class App {
     if (!back) this.root.dataset.connectMs = (performance.now() - this.pressed_ms).toFixed(1);
     this.created_ms = performance.now();
     this.frames.reset();
-    this.engine.know(event.engine);
     this.transcript.newSession(back ? "Reconnected — the model starts fresh" : "New session — the model starts fresh");
     this.machine.to("live");
+    this.engine.know(event);
     this.listCameras();
-    this.voice.apply(this.engine.hears, this.missing.microphone == null);
-    if (!back && this.wide) this.view.question.focus({ preventScroll: true });
+    if (!back && this.wide && !this.voice.pushToTalk) this.view.question.focus({ preventScroll: true });
   }
 
   // --- devices -------------------------------------------------------------------------
@@ -162,6 +212,7 @@ class App {
     this.view.preview.srcObject = video ? new MediaStream([video]) : null;
     this.muted = false;
     this.applyMute();
+    this.allowVoice();
     this.listCameras();
   }
 
@@ -178,7 +229,7 @@ class App {
     try {
       await this.devices.select(id);
     } catch {
-      this.notice("camera_busy", "That camera could not be opened. Check that no other program uses it.");
+      this.notices.add("camera_busy", "That camera could not be opened. Check that no other program uses it.");
     }
     this.missing.camera = this.devices.video ? null : "busy";
     this.view.preview.srcObject = this.devices.video && new MediaStream([this.devices.video]);
@@ -199,7 +250,7 @@ class App {
   }
 
   applyMute() {
-    this.voice.applyTrack();
+    this.voice.sync();
     const { mute, muteLabel, muteIcon } = this.view;
     mute.setAttribute("aria-pressed", String(this.muted));
     setText(muteLabel, this.muted ? "Muted" : "Mute");
@@ -210,30 +261,47 @@ class App {
     this.view.level.style.transform = `scaleX(${this.devices.level().toFixed(3)})`;
   }
 
-  async hear(stream) {
-    this.view.speaker.srcObject = stream;
-    try {
-      await this.view.speaker.play();
-    } catch (error) {
-      if (error.name === "NotAllowedError") this.notice("sound_blocked", "The browser blocks sound on this page. Allow it beside the address.");
-    }
+  // --- speaking and listening ----------------------------------------------------------
+
+  allowVoice() {
+    const microphone = this.missing.microphone == null;
+    this.voice.allow({ hears: microphone && this.engine.hears, handsFree: this.engine.handsFree });
+  }
+
+  /** Tell the server how to listen; it makes new ears for it. */
+  detect(detection) {
+    this.update({ turn_detection: detection });
+    this.link.hear(detection && this.devices.audio);
+    this.transcript.forgetSpeech();
+  }
+
+  /** Tell the server how late it is heard: what a person heard of an answer depends on it. */
+  async reportPlayback() {
+    const delay_ms = await this.link.playbackDelay(this.rtt_ms);
+    if (delay_ms == null) return;
+    this.playback_ms = delay_ms;
+    this.root.dataset.playbackMs = delay_ms.toFixed(1);
+    this.link.send({ type: "output_audio.playback", delay_ms: Math.min(10_000, Math.max(0, delay_ms)) });
   }
 
   // --- asking --------------------------------------------------------------------------
 
   askTyped(value) {
     const text = value.trim();
-    if (!text || !this.ask(text, performance.now())) return;
+    if (!text || !this.ask(text)) return;
     this.view.question.value = "";
     if (this.wide) this.view.question.focus({ preventScroll: true });
   }
 
-  /** Send a question. @param {number} asked_ms performance.now() when the person had asked */
-  ask(text, asked_ms) {
+  ask(text) {
     if (!this.live || !this.link.send({ type: "video.query", text })) return false;
-    this.view.empty.remove();
-    this.transcript.ask(text, { asked_ms, clock_s: (asked_ms - this.created_ms) / 1000, spoken: !text });
+    this.transcript.ask(text, this.when(performance.now()));
     return true;
+  }
+
+  /** @param {number} asked_ms on performance.now() */
+  when(asked_ms) {
+    return { asked_ms, clock_s: (asked_ms - this.created_ms) / 1000 };
   }
 
   cancel() {
@@ -241,18 +309,15 @@ class App {
   }
 
   receive(event) {
-    if (event.type === "video.frame.decision") this.frames.add(event);
-    else if (!this.transcript.handle(event) && event.type === "error") {
-      this.notice(event.code, help(event.code, event.message));
+    if (event.type === "video.frame.decision") {
+      this.frames.add(event);
+      return;
     }
-  }
-
-  /** A small message that stays until it is dismissed; one per code. */
-  notice(code, text) {
-    this.view.notices.querySelector(`[data-code="${CSS.escape(code)}"]`)?.remove();
-    const close = h("button", { type: "button", "aria-label": "Dismiss", onclick: () => element.remove() }, icon("close"));
-    const element = h("div", { class: "notice", "data-code": code }, icon("alert"), h("span", {}, text), close);
-    this.view.notices.append(element);
+    if (event.type === "input_audio_buffer.speech_started") this.notices.dismiss("no_speech");
+    if (event.transcript === "" && this.voice.pushToTalk) this.notices.add("no_speech", help("no_speech"));
+    if (!this.transcript.handle(event) && event.type === "error") {
+      this.notices.add(event.code, help(event.code, event.message));
+    }
   }
 
   // --- showing -------------------------------------------------------------------------
@@ -262,6 +327,8 @@ class App {
     const { state, detail } = this.machine;
     root.dataset.state = state;
     root.dataset.engine = this.engine.status;
+    root.dataset.hears = String(this.engine.hears);
+    root.dataset.speaks = String(this.speaks);
     this.renderCard(state, detail);
     this.renderChips(state);
     const inSession = state === "live" || state === "lost";
@@ -271,15 +338,23 @@ class App {
     show(view.cameraBox, inSession && view.camera.options.length > 0);
     setText(view.stopLabel, inSession ? "Stop" : "Cancel");
     view.ask.disabled = state !== "live";
-    view.question.placeholder = { live: "Ask about what the camera sees", lost: "Reconnecting" }[state] ?? "Press Start, then ask";
-    this.voice.render(inSession, this.engine.hears, this.missing.microphone);
+    view.question.placeholder = { live: this.invitation, lost: "Reconnecting" }[state] ?? "Press Start, then ask";
+    setText(view.how, `${state === "live" ? this.invitation : "Ask about what the camera sees"}. ${ABOUT}`);
+    this.voice.render(inSession, this.missing.microphone, this.engine.speechNote);
+    this.speaker.render(inSession, this.engine);
     const why = state === "live" && this.missing.camera;
     show(view.nocam, Boolean(why));
     if (why) setText(view.nocam.lastChild, "No camera: connect one, or check that no other program uses it.");
     if (state !== "live") {
-      this.rtt_ms = null;
-      for (const chip of [view.video, view.kept]) show(chip, false);
+      this.rtt_ms = this.playback_ms = null;
+      for (const chip of [view.video, view.kept, view.hearing]) show(chip, false);
     }
+  }
+
+  get invitation() {
+    if (this.voice.handsFree) return "Just ask aloud, or type";
+    if (this.voice.pushToTalk) return "Hold to talk, or type";
+    return "Ask about what the camera sees";
   }
 
   renderCard(state, detail) {

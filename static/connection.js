@@ -1,5 +1,7 @@
 /** One WebRTC peer: offer and answer, the `events` data channel, the heartbeat. */
 
+import { PlaybackDelay } from "./playback.js";
+
 const GATHER_LIMIT_MS = 1500; // ICE candidates that come later are not waited for
 const CONNECT_LIMIT_MS = 15_000; // offer sent → session.created
 const PONG_LIMIT_MS = 3000;
@@ -24,7 +26,8 @@ export class NoPath extends Error {
 
 export class Connection {
   /**
-   * @param {{video: ?MediaStreamTrack, audio: ?MediaStreamTrack}} media
+   * @param {{video: ?MediaStreamTrack, audio: ?MediaStreamTrack, heard: boolean}} media
+   *   `heard`: audio is sent from the beginning, not only once `hear` is called
    * @param {object} config fields of `session.config`
    * @param {{event: Function, lost: Function, speaker: Function, rtt: Function}} hooks
    */
@@ -84,11 +87,15 @@ export class Connection {
   }
 
   addMedia(pc) {
-    const { video, audio } = this.media;
+    const { video, audio, heard } = this.media;
     // A video line without a camera: one that is connected later needs no new offer.
     this.videoSender = pc.addTransceiver(video ?? "video", { direction: "sendonly" }).sender;
-    pc.addTransceiver(audio ?? "audio", { direction: audio ? "sendrecv" : "recvonly" });
-    pc.addEventListener("track", ({ track }) => this.hooks.speaker(new MediaStream([track])));
+    this.audioSender = pc.addTransceiver(heard && audio ? audio : "audio", { direction: audio ? "sendrecv" : "recvonly" }).sender;
+    pc.addEventListener("track", ({ track, receiver }) => {
+      if (track.kind !== "audio") return;
+      this.playback = new PlaybackDelay(receiver);
+      this.hooks.speaker(new MediaStream([track]));
+    });
   }
 
   addChannel(pc) {
@@ -154,6 +161,11 @@ export class Connection {
       }
     }
     return null;
+  }
+
+  /** Send the microphone, or (null) nothing: a server that cannot listen gets no audio. */
+  async hear(track) {
+    await this.audioSender?.replaceTrack(track).catch(() => {}); // closed meanwhile: the next one gets it
   }
 
   /** Free everything, and tell the server, even while the page is going away. */

@@ -97,6 +97,15 @@ export class Link {
     await this.connection?.videoSender?.replaceTrack(track).catch(() => {}); // closed meanwhile: the next one gets it
   }
 
+  hear(track) {
+    return this.connection?.hear(track);
+  }
+
+  /** How late received audio is heard, ms. @returns {Promise<?number>} */
+  playbackDelay(rtt_ms) {
+    return this.connection?.playback?.read(rtt_ms) ?? Promise.resolve(null);
+  }
+
   videoStats() {
     return this.connection?.videoStats() ?? Promise.resolve(null);
   }

@@ -117,6 +117,7 @@ const HELP = {
   engine_loading: "The engine is still loading. Your camera is on; ask again in a moment.",
   engine_failed: "The engine could not answer. Ask again; if it keeps happening, the server's log says why.",
   no_audio: "Nothing was heard. Hold the button while you speak, or type the question.",
+  no_speech: "No words were understood. Ask again, or type the question.",
   empty_question: "There was no question in that. Type one, or hold the button while you speak.",
   internal_error: "Something went wrong in the server. Ask again; if it keeps happening, its log says why.",
   decode_timeout: "Reading the frames took too long. Ask again in a moment.",

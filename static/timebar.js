@@ -1,59 +1,69 @@
-/** Where the time of an answer went: one bar from the question to its first words. */
+/** Where the time of an answer went: one bar from the question to its first words, or its first sound. */
 
 import { formatMs, h } from "./dom.js";
 
 /** Server segment → [words for a person, colour number]. Unknown ones keep their name. */
 const SEGMENTS = {
-  "microphone tail": ["last of your voice", 5],
   "network + page": ["network + page", 1],
   "end of speech": ["end of speech", 5],
+  "recognition": ["recognition", 8],
   "waiting": ["waiting", 2],
   "decode": ["frames ready", 2],
   "submit": ["hand-over", 3],
   "first output": ["engine thinking", 4],
   "first text": ["first words", 6],
-  "first audio": ["first sound", 5],
+  "first audio": ["first audio", 9],
+  "playback": ["playback", 1],
   "streaming": ["rest of the answer", 7],
 };
 const SHOWN_MS = 0.5; // shorter ones stay in the bar's description only
 
 const plain = (name) => name.replace(/[_-]+/g, " ").toLowerCase();
 
-/** Server-side time from the question to the first text (ms), or null. */
-export function serverFirstText(timing) {
-  for (const [name, ms] of Object.entries(timing.marks_ms ?? {})) if (plain(name) === "first text") return ms;
+/** When the server passed a mark, in ms since the question, or null. */
+function mark(timing, name) {
+  for (const [key, ms] of Object.entries(timing.marks_ms ?? {})) if (plain(key) === name) return ms;
   return null;
 }
 
 /**
  * @param {{segments: {name: string, ms: number}[], total_ms: number, marks_ms: object}} timing
- * @param {?number} firstText_ms question sent → first text painted, measured by the browser
- * @param {number} held_ms asked → sent, within `firstText_ms`
+ *   a spoken question's marks begin before 0, when the person fell silent
+ * @param {?number} firstText_ms question asked → first text painted, measured by the browser
+ * @param {?number} playback_ms from the server to the ear, measured by the browser
  * @returns {?HTMLElement} null when nothing was measured
  */
-export function timeBar(timing, firstText_ms, held_ms) {
-  const serverFirst_ms = serverFirstText(timing);
+export function timeBar(timing, firstText_ms, playback_ms) {
+  const text_ms = mark(timing, "first text");
+  const audio_ms = mark(timing, "first audio");
+  const lead_ms = -Math.min(0, ...Object.values(timing.marks_ms ?? {}));
+  const end_ms = Math.max(text_ms ?? -Infinity, audio_ms ?? -Infinity);
+  const heard = audio_ms != null && audio_ms === end_ms; // the bar ends with a sound, else with words
   const before = [];
   const after = [];
-  const lead_ms = -Math.min(0, ...Object.values(timing.marks_ms ?? {})); // end of speech, before `asked`
-  let sum_ms = -lead_ms;
+  let at_ms = -lead_ms;
   for (const { name, ms } of timing.segments ?? []) {
-    const upToText = serverFirst_ms == null || sum_ms + ms <= serverFirst_ms + 0.5;
-    (upToText ? before : after).push({ name: plain(name), ms });
-    sum_ms += ms;
+    at_ms += ms;
+    (end_ms === -Infinity || at_ms <= end_ms + 0.5 ? before : after).push({ name: plain(name), ms });
   }
-  const measured = serverFirst_ms != null && firstText_ms != null;
-  const outside_ms = measured ? firstText_ms - held_ms - serverFirst_ms : 0;
-  if (outside_ms > 0) before.unshift({ name: "network + page", ms: outside_ms });
-  if (measured && held_ms >= 1) before.unshift({ name: "microphone tail", ms: held_ms });
+  const measured = text_ms != null && firstText_ms != null;
+  const outside_ms = measured ? Math.max(0, firstText_ms - text_ms) : 0;
+  if (heard && playback_ms != null) before.push({ name: "playback", ms: playback_ms });
+  else if (!heard && outside_ms > 0) before.unshift({ name: "network + page", ms: outside_ms });
   if (!before.length && !after.length) return null;
-  const total_ms = serverFirst_ms == null ? null : lead_ms + (measured ? firstText_ms : serverFirst_ms);
   const words = ({ name, ms }) => `${SEGMENTS[name]?.[0] ?? name} ${formatMs(ms)}`;
   const bar = h("div", { class: "bar", role: "img", "aria-label": [...before, ...after].map(words).join(", ") });
   const key = h("div", { class: "key" });
-  if (total_ms != null) {
-    const title = measured ? "From sending the question to the first text on this page" : "Measured on the server";
-    key.append(h("strong", { title }, `${formatMs(total_ms)} to the first words`));
+  const begin = lead_ms > 0 ? "the end of your speech" : "sending the question";
+  if (text_ms != null) {
+    const title = measured
+      ? `From ${begin} to the first text on this page, network and page ${formatMs(outside_ms)}`
+      : `From ${begin}, measured on the server`;
+    key.append(h("strong", { title }, `${formatMs(lead_ms + text_ms + outside_ms)} to the first words`));
+  }
+  if (audio_ms != null) {
+    const title = `From ${begin} until the first sound ${playback_ms == null ? "left the server" : "could be heard here"}`;
+    key.append(h("strong", { title }, `${formatMs(lead_ms + audio_ms + (playback_ms ?? 0))} to the first audio`));
   }
   for (const segment of before) {
     const colour = `s${SEGMENTS[segment.name]?.[1] ?? 3}`;

@@ -1,21 +1,27 @@
-/** The conversation: which turn an event belongs to, dividers, following the newest words. */
+/** The conversation: which turn or utterance an event belongs to, dividers, following the newest words. */
 
 import { h } from "./dom.js";
 import { Turn } from "./turn.js";
+import { Utterance } from "./utterance.js";
 
 const NEAR_END_PX = 90;
+const TRANSCRIPTION = "conversation.item.input_audio_transcription.";
 
 export class Transcript {
   /**
    * @param {HTMLElement} element scrolls
    * @param {import("./frames.js").FrameLog} log
-   * @param {(open: boolean) => void} onOpenChange whether an answer is on its way
+   * @param {{open: (open: boolean) => void, hearing: (hearing: boolean) => void,
+   *   asked: () => {asked_ms: number, clock_s: number}, speaks: () => boolean,
+   *   playback_ms: () => ?number}} hooks
+   *   `open`: whether an answer is on its way; `asked`: when a question that now comes back was asked
    */
-  constructor(element, log, onOpenChange) {
+  constructor(element, log, hooks) {
     this.element = element;
     this.log = log;
-    this.onOpenChange = onOpenChange;
+    this.hooks = hooks;
     this.turns = []; // of this session
+    this.utterances = new Map(); // item id → what is not a question yet
     this.follow = true;
     element.addEventListener("scroll", () => {
       this.follow = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_END_PX;
@@ -23,7 +29,7 @@ export class Transcript {
     new ResizeObserver(() => this.scroll()).observe(element);
   }
 
-  /** A question was sent. @param {object} when see Turn */
+  /** A question was typed and sent. @param {object} when see Turn */
   ask(question, when) {
     return this.add(new Turn(question, when, this.log));
   }
@@ -36,12 +42,63 @@ export class Transcript {
     return turn;
   }
 
-  /** Route a server event. @returns {boolean} whether a turn took it */
+  /** Route a server event. @returns {boolean} whether something here took it */
   handle(event) {
+    const taken = event.item_id != null && event.type !== "response.start" ? this.hear(event) : this.answer(event);
+    if (taken) this.changed();
+    return taken;
+  }
+
+  // --- speech --------------------------------------------------------------------------
+
+  hear(event) {
+    const { type, item_id } = event;
+    if (type === "input_audio_buffer.speech_started") {
+      this.listen(item_id);
+      return true;
+    }
+    const utterance = this.utterances.get(item_id);
+    if (!utterance) {
+      const turn = this.turns.find(({ itemId, requestId }) => item_id === itemId || item_id === requestId);
+      if (turn && type === `${TRANSCRIPTION}completed`) turn.understood(event.transcript);
+      return turn != null;
+    }
+    switch (type) {
+      case `${TRANSCRIPTION}partial`: utterance.say(event.text); break;
+      case `${TRANSCRIPTION}completed`: event.transcript ? utterance.say(event.transcript) : this.drop(utterance); break;
+      case "input_audio_buffer.speech_stopped": event.backchannel ? this.drop(utterance) : utterance.stopped(); break;
+      default: return false;
+    }
+    return true;
+  }
+
+  listen(itemId) {
+    for (const other of this.utterances.values()) if (other.listening) this.drop(other); // one at a time is heard
+    const utterance = new Utterance(itemId);
+    this.utterances.set(itemId, utterance);
+    this.element.append(utterance.element);
+    this.follow = true;
+  }
+
+  drop(utterance) {
+    this.utterances.delete(utterance.itemId);
+    utterance.fade();
+  }
+
+  /** The server's ears are new: what the old ones have heard may not be followed by anything. */
+  forgetSpeech() {
+    for (const utterance of this.utterances.values()) this.drop(utterance);
+    this.changed();
+  }
+
+  // --- answers -------------------------------------------------------------------------
+
+  answer(event) {
     const turn = this.find(event);
     if (!turn) return false;
+    turn.playback_ms ??= this.hooks.playback_ms();
     switch (event.type) {
-      case "response.start": turn.start(event); break;
+      case "response.start": turn.start(event, this.hooks.speaks()); break;
       case "video.frames.consumed": turn.consumed(event); break;
       case "response.text.delta": turn.delta(event.delta); break;
       case "response.text.done": turn.textDone(event.text); break;
@@ -50,7 +107,6 @@ export class Transcript {
       case "error": turn.failed(event); break;
       default: return false;
     }
-    this.changed();
     return true;
   }
 
@@ -62,17 +118,26 @@ export class Transcript {
     }
     const waiting = this.turns.filter((turn) => turn.open && turn.requestId == null);
     if (event.type === "response.start") {
+      if (event.item_id != null) return this.spoken(event.item_id);
       return waiting.find((turn) => turn.question === event.question) ?? waiting[0]
-        ?? this.add(new Turn(event.question, { asked_ms: performance.now(), clock_s: null, spoken: false }, this.log));
+        ?? this.add(new Turn(event.question, { ...this.hooks.asked(), itemId: null }, this.log));
     }
     if (event.type === "error" && (id != null || event.event_type === "video.query")) return waiting[0];
     return undefined;
   }
 
+  /** What was heard becomes the question of a turn. */
+  spoken(itemId) {
+    const utterance = this.utterances.get(itemId);
+    this.utterances.delete(itemId);
+    utterance?.element.remove();
+    return this.add(new Turn(utterance?.text ?? "", { ...this.hooks.asked(), itemId }, this.log));
+  }
+
   /** The connection went away: what was open will not be answered. */
   cut(reason) {
     for (const turn of this.turns) if (turn.open) turn.interrupted({ reason });
-    this.changed();
+    this.forgetSpeech();
   }
 
   /** A new session begins: request ids may start again, what is on the page stays. */
@@ -84,7 +149,8 @@ export class Transcript {
   }
 
   changed() {
-    this.onOpenChange(this.turns.some((turn) => turn.open));
+    this.hooks.open(this.turns.some((turn) => turn.open));
+    this.hooks.hearing([...this.utterances.values()].some((utterance) => utterance.listening));
     this.scroll();
   }
 

@@ -9,6 +9,7 @@ const SHOWN_FRAMES = 8; // the newest; the others open on demand
 const TIME_IN_TEXT = /(\d+(?:\.\d+)?)\s?(?:seconds?|secs?|s)\b/g;
 const CUT = {
   new_query: "stopped by the next question",
+  speech: "interrupted by you",
   cancelled: "stopped",
   closed: "the session ended",
   lost: "the connection was lost",
@@ -17,31 +18,36 @@ const REASON = { still: "still", rate: "too soon", off: "", similar: "still" };
 
 export class Turn {
   /**
-   * @param {string} question empty for a spoken one, whose words come with `response.start`
-   * @param {{asked_ms: number, clock_s: ?number, spoken: boolean}} when `asked_ms` on performance.now()
+   * @param {string} question empty for a spoken one whose words are not known yet
+   * @param {{asked_ms: number, clock_s: number, itemId: ?string}} when
+   *   `asked_ms` on performance.now(); `itemId` of the speech that asked it
    * @param {import("./frames.js").FrameLog} log
    */
-  constructor(question, { asked_ms, clock_s, spoken }, log) {
+  constructor(question, { asked_ms, clock_s, itemId }, log) {
     this.log = log;
     this.question = question;
     this.asked_ms = asked_ms;
-    this.held_ms = spoken ? performance.now() - asked_ms : 0; // released → sent: the microphone's tail
+    this.itemId = itemId ?? null;
     this.requestId = null;
+    this.speaks = false; // the answer is to be heard, too
+    this.playback_ms = null; // how late it is heard
     this.status = "waiting";
     this.firstText_ms = null;
     this.text = "";
-    this.words = h("span", { class: "question" }, question || "Listening to what you said");
+    this.heard = Infinity; // characters of `text`, of an answer that was cut while it was spoken
+    this.words = h("span", { class: "question" }, question || "Spoken question");
     this.answer = h("span", { class: "answer-text" });
-    this.line = h("p", { class: "words" }, this.answer);
+    const voicing = h("span", { class: "waves voicing", title: "speaking", "aria-hidden": "true" }, h("i"), h("i"), h("i"));
+    this.line = h("p", { class: "words" }, this.answer, voicing);
     this.evidence = h("div", { class: "evidence" });
-    const stamp = clock_s == null ? null : h("small", {}, spoken ? icon("mic") : null, formatClock(clock_s));
+    const stamp = h("small", {}, itemId ? icon("mic") : null, formatClock(clock_s));
     this.element = h("article", { class: "turn", "data-status": "waiting", "aria-busy": "true" },
-      h("div", { class: "you" }, this.words, stamp),
+      h("div", { "class": "you", "data-item-id": itemId }, this.words, stamp),
       h("div", { class: "answer" }, this.line, h("div", { class: "thinking", "aria-hidden": "true" }, h("i"), h("i"), h("i")), this.evidence));
   }
 
   get open() {
-    return this.status === "waiting" || this.status === "streaming";
+    return ["waiting", "streaming", "speaking"].includes(this.status);
   }
 
   setStatus(status) {
@@ -51,11 +57,16 @@ export class Turn {
   }
 
   /** `response.start` */
-  start({ request_id, question }) {
+  start({ request_id, question }, speaks) {
     this.requestId = request_id;
     this.element.dataset.requestId = request_id;
+    this.speaks = speaks;
+    this.understood(question);
+  }
+
+  /** The words of the question. */
+  understood(question) {
     if (question) setText(this.words, (this.question = question));
-    else if (!this.question) setText(this.words, "Spoken question");
   }
 
   /** `response.text.delta` */
@@ -82,9 +93,15 @@ export class Turn {
     });
   }
 
-  /** `response.text.done` */
+  /** `response.text.done`: nothing is added any more, but it may still be spoken. */
   textDone(text) {
-    if (this.status === "waiting") this.setStatus("streaming");
+    const first = this.status === "waiting" && text;
+    this.setText(text);
+    this.setStatus(this.speaks && text ? "speaking" : "streaming");
+    if (first) this.measureFirstText();
+  }
+
+  setText(text) {
     if (text === this.text) return;
     this.text = text;
     this.answer.replaceChildren(text);
@@ -155,8 +172,12 @@ export class Turn {
   }
 
   /** `response.interrupted`, or a connection that went away. */
-  interrupted({ reason, text, timing }) {
-    if (text != null && text !== this.text) this.textDone(text);
+  interrupted({ reason, text, heard_text, timing }) {
+    if (text != null) this.setText(text);
+    if (heard_text != null) {
+      this.heard = Math.min(heard_text.length, this.text.length);
+      this.element.dataset.heard = heard_text;
+    }
     this.finish("interrupted", timing);
     this.line.append(h("span", { class: "cut" }, `${this.text ? " — " : ""}${CUT[reason] ?? "interrupted"}`));
   }
@@ -169,32 +190,38 @@ export class Turn {
   }
 
   finish(status, timing) {
-    if (!this.question) setText(this.words, "Spoken question");
     this.setStatus(status);
-    this.linkTimes();
+    this.compose();
     this.timing = timing;
     if (timing) this.showTiming();
   }
 
   showTiming() {
-    const bar = timeBar(this.timing, this.firstText_ms, this.held_ms);
+    const bar = timeBar(this.timing, this.firstText_ms, this.playback_ms);
     this.evidence.querySelector(".time-bar")?.remove();
     if (bar) this.evidence.append(bar);
   }
 
-  /** Times in the answer that are times of its frames become links to them. */
-  linkTimes() {
-    if (!this.strip) return;
+  /** The final text: times are links, and what was cut before it could be heard is marked. */
+  compose() {
+    const heard = this.linked(this.text.slice(0, this.heard));
+    const rest = this.linked(this.text.slice(this.heard));
+    if (rest.length) this.answer.replaceChildren(...heard, h("span", { class: "unheard", title: "not heard" }, ...rest));
+    else if (heard.some((part) => part instanceof Node)) this.answer.replaceChildren(...heard);
+  }
+
+  /** Text in which times that are times of the answer's frames are links to them. */
+  linked(text) {
     const parts = [];
     let end = 0;
-    for (const match of this.text.matchAll(TIME_IN_TEXT)) {
+    for (const match of this.strip ? text.matchAll(TIME_IN_TEXT) : []) {
       const figure = this.figureAt(match[1]);
       if (!figure) continue;
       const link = h("button", { type: "button", class: "time-link", onclick: () => this.light(figure) }, match[0]);
-      parts.push(this.text.slice(end, match.index), link);
+      parts.push(text.slice(end, match.index), link);
       end = match.index + match[0].length;
     }
-    if (parts.length) this.answer.replaceChildren(...parts, this.text.slice(end));
+    return [...parts, text.slice(end)].filter((part) => part !== "");
   }
 
   figureAt(number) {

@@ -38,6 +38,7 @@ function camera(v) {
   v.preview.muted = true;
   v.video = h("span", { class: "chip", "data-chip": "video", hidden: true });
   v.kept = h("span", { class: "chip", "data-chip": "kept", hidden: true });
+  v.hearing = h("span", { "class": "chip", "data-chip": "hearing", hidden: true }, icon("mic"), "hearing you");
   v.cardIcon = h("div", { class: "card-icon" });
   v.cardTitle = h("h2");
   v.cardText = h("p");
@@ -47,7 +48,7 @@ function camera(v) {
   v.retry = button("retry", "big", "Try now");
   v.card = h("div", { class: "card", role: "status" }, v.cardIcon, v.cardTitle, v.cardText, v.cardEngine, h("div", { class: "card-actions" }, v.start, v.retry));
   v.nocam = h("p", { class: "nocam", hidden: true }, icon("cameraOff"), h("span"));
-  v.cam = h("div", { class: "cam" }, v.preview, v.nocam, h("div", { class: "over" }, v.video, v.kept), v.card);
+  v.cam = h("div", { class: "cam" }, v.preview, v.nocam, h("div", { class: "over" }, v.hearing, v.video, v.kept), v.card);
 }
 
 function controls(v) {
@@ -57,14 +58,20 @@ function controls(v) {
   v.muteIcon = h("span", { class: "swap" }, icon("mic"));
   v.level = h("i", { class: "level" });
   v.mute = button("mute", "", v.muteIcon, v.muteLabel, h("span", { class: "meter", "aria-hidden": "true" }, v.level));
-  v.pushToTalk = h("input", { type: "radio", name: "sightline-voice", value: "push-to-talk", checked: true });
-  v.handsFree = h("input", { type: "radio", name: "sightline-voice", value: "hands-free", disabled: true });
-  v.voice = h("fieldset", { class: "voice", disabled: true }, h("legend", { class: "sr" }, "How you speak"),
-    h("label", {}, v.pushToTalk, h("span", {}, "Push to talk")),
-    h("label", { title: "Hands-free comes with voice" }, v.handsFree, h("span", {}, "Hands-free")));
+  v.voiceIcon = h("span", { class: "swap" }, icon("speaker"));
+  v.voiceLabel = h("span", { class: "label" }, "Voice");
+  v.voice = button("voice", "", v.voiceIcon, v.voiceLabel);
+  v.sound = button("sound", "go", icon("speaker"), "Turn on sound");
+  v.sound.hidden = true;
+  const mode = (name) => h("input", { type: "radio", name: "sightline-mode", value: name, "data-action": name });
+  v.handsFree = mode("hands-free");
+  v.pushToTalk = mode("push-to-talk");
+  v.modes = h("fieldset", { class: "modes", disabled: true }, h("legend", { class: "sr" }, "How you speak"),
+    h("label", {}, v.handsFree, h("span", {}, "Hands-free")),
+    h("label", { title: "Hold the button or Space while you speak" }, v.pushToTalk, h("span", {}, "Push to talk")));
   v.camera = h("select", { "data-field": "camera", "aria-label": "Camera" });
   v.cameraBox = h("label", { class: "select" }, icon("camera"), v.camera);
-  v.controls = h("div", { class: "controls" }, v.stop, v.mute, v.voice, v.cameraBox);
+  v.controls = h("div", { class: "controls" }, v.stop, v.mute, v.voice, v.cameraBox, v.modes, v.sound);
   v.voiceNote = h("p", { class: "voice-note", hidden: true });
 }
 
@@ -80,14 +87,15 @@ function strip(v) {
 function talk(v) {
   v.suggestions = h("div", { class: "suggestions" }, ...SUGGESTIONS.map((text) =>
     h("button", { type: "button", class: "suggestion", "data-question": text }, text)));
-  v.empty = h("div", { class: "empty" }, h("p", {}, "Ask about what the camera sees. Answers appear here, with the frames they were based on and the time they took."), v.suggestions);
+  v.how = h("p");
+  v.empty = h("div", { class: "empty" }, v.how, v.suggestions);
   v.transcript = h("div", { class: "transcript", "data-role": "transcript", role: "log", "aria-live": "polite", "aria-label": "Transcript", tabindex: "0" }, v.empty);
   v.notices = h("div", { class: "notices", role: "status" });
   v.question = h("input", { "data-field": "question", type: "text", placeholder: "Press Start, then ask", "aria-label": "Your question", autocomplete: "off", enterkeyhint: "send", maxlength: "2000" });
   v.ask = h("button", { type: "submit", class: "go", "data-action": "ask", disabled: true }, icon("send"), h("span", { class: "label" }, "Ask"));
   v.cancel = button("cancel", "", icon("stop"), h("span", { class: "label" }, "Stop answer"));
   v.cancel.hidden = true;
-  v.talkButton = button("push-to-talk", "", icon("mic"), h("span", { class: "label" }, "Hold to talk"));
+  v.talkButton = button("talk", "", icon("mic"), h("span", { class: "label" }, "Hold to talk"));
   v.talkButton.hidden = true;
   v.form = h("form", { class: "ask" }, v.talkButton, v.question, v.cancel, v.ask);
 }

@@ -9,12 +9,34 @@ from starlette.staticfiles import StaticFiles
 
 from core.engines.base import EngineInfo
 from core.protocol import MAX_TEXT_CHARS
+from core.speech.kit import OFF
+from core.speech.voices import VOICES
 
 STATIC_DIR = Path(__file__).resolve().parent.parent / "static"
 SYSTEM_FONTS = ("system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "DejaVu Sans", "sans-serif")
 MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "DejaVu Sans Mono", "monospace")
 REFERENCE_THRESHOLD = 0.95  # the reference filter's own default
 SETTINGS_ID = "sightline-settings"
+ANSWERS_ID = "sightline-answers"  # the page's own voice button keeps it up to date
+DEFAULT_VOICE = "default"  # the server's
+LANGUAGES = [
+    ("Found out", ""),
+    ("Chinese", "zh"),
+    ("Dutch", "nl"),
+    ("English", "en"),
+    ("French", "fr"),
+    ("German", "de"),
+    ("Hindi", "hi"),
+    ("Italian", "it"),
+    ("Japanese", "ja"),
+    ("Korean", "ko"),
+    ("Polish", "pl"),
+    ("Portuguese", "pt"),
+    ("Russian", "ru"),
+    ("Spanish", "es"),
+    ("Turkish", "tr"),
+    ("Ukrainian", "uk"),
+]
 
 _TEMPLATE = '<div class="sightline" data-state="idle" data-engine="loading"></div>'
 # Gradio runs this once, when the component is in the page; the template never changes.
@@ -83,6 +105,9 @@ class PageFiles(StaticFiles):
 
 def session_fields(
     modalities: list[str],
+    voice: str,
+    speech_speed: float,
+    language: str,
     frames: float,
     filter_name: str,
     threshold: float,
@@ -91,12 +116,16 @@ def session_fields(
 ) -> dict[str, Any]:
     """The settings as fields of `session.config`.
 
+    `voice`: a name or `default`; `language`: an ISO 639-1 code, empty to find out;
     `frames`: how many of the last kept frames the model is shown; `filter_name`: `block`,
     `reference` or `off`; `threshold` (0 to 1) counts for `reference` only.
     """
     reference = filter_name == "reference"
     return {
         "modalities": modalities or ["text"],
+        "voice": None if voice == DEFAULT_VOICE else voice,
+        "speech_speed": float(speech_speed),
+        "language": language or None,
         "num_frames": int(frames),
         "max_frames": int(frames),
         "enable_frame_filter": filter_name != "off",
@@ -110,20 +139,20 @@ def session_fields(
 def build_ui(settings: Any, engine_info: EngineInfo) -> gr.Blocks:
     """The Gradio app, to be mounted with `mount_options()`.
 
-    `settings` are the server's; none of them changes the page yet.
+    `settings` are the server's: they say what it hears and speaks with.
     """
-    speaks = "audio" in engine_info.output_modalities
-    modalities = ["text", "audio"] if speaks else ["text"]
-    start = session_fields(modalities, 8, "block", REFERENCE_THRESHOLD, 5, "")
     page = gr.Blocks(title="Sightline", analytics_enabled=False, fill_width=True)
     with page:
+        inputs = _settings_inputs(settings, engine_info)
+        start = session_fields(*(item.value for item in inputs))
         stage = LiveStage(start, elem_id="sightline-stage")
         with gr.Sidebar(
             label="Settings", position="right", open=False, width=340, elem_id=SETTINGS_ID
         ):
             gr.HTML(_engine_card(engine_info))
-            inputs = _settings_inputs(modalities, speaks)
-        _, _, filter_name, threshold, max_gap_s, system_prompt = inputs
+            for item in inputs:
+                item.render()
+        *_, filter_name, threshold, max_gap_s, system_prompt = inputs
         quiet: dict[str, Any] = {
             "show_progress": "hidden",
             "concurrency_limit": None,
@@ -165,15 +194,56 @@ def mount_options() -> dict[str, Any]:
     }
 
 
-def _settings_inputs(modalities: list[str], speaks: bool) -> list[Any]:
-    """The settings' components, in the order of `session_fields`' parameters."""
+def _settings_inputs(settings: Any, info: EngineInfo) -> list[Any]:
+    """The settings' components, in the order of `session_fields`' parameters; not rendered."""
+    return [*_speech_inputs(settings, info), *_sight_inputs()]
+
+
+def _speech_inputs(settings: Any, info: EngineInfo) -> list[Any]:
+    own_voice = "audio" in info.output_modalities
+    our_voice = not own_voice and settings.tts != OFF
+    speaks = own_voice or our_voice
+    many_languages = settings.asr == "whisper" or "audio" in info.input_modalities
     return [
         gr.CheckboxGroup(
-            [("Text", "text"), ("Voice", "audio")],
-            value=modalities,
+            [("Text", "text"), ("Voice", "audio")] if speaks else [("Text", "text")],
+            value=["text", "audio"] if speaks else ["text"],
             label="Answers",
-            info=None if speaks else "This engine does not speak yet.",
+            info=None if speaks else "This server does not speak.",
+            elem_id=ANSWERS_ID,
+            render=False,
         ),
+        gr.Dropdown(
+            [("The server's choice", DEFAULT_VOICE)]
+            + [(voice.description, name) for name, voice in VOICES.items()],
+            value=DEFAULT_VOICE,
+            label="Voice",
+            visible=our_voice,
+            render=False,
+        ),
+        gr.Slider(
+            0.7,
+            1.3,
+            value=1.0,
+            step=0.05,
+            label="Speed of speech",
+            visible=our_voice,
+            render=False,
+        ),
+        gr.Dropdown(
+            LANGUAGES if many_languages else [("English", "")],
+            value="",
+            label="Language you speak",
+            info=None if many_languages else "This server recognises English.",
+            interactive=many_languages,
+            visible=many_languages or settings.asr != OFF,
+            render=False,
+        ),
+    ]
+
+
+def _sight_inputs() -> list[Any]:
+    return [
         gr.Slider(
             1,
             64,
@@ -181,6 +251,7 @@ def _settings_inputs(modalities: list[str], speaks: bool) -> list[Any]:
             step=1,
             label="Frames shown",
             info="How many of the last kept frames go with a question.",
+            render=False,
         ),
         gr.Radio(
             [
@@ -190,6 +261,7 @@ def _settings_inputs(modalities: list[str], speaks: bool) -> list[Any]:
             ],
             value="block",
             label="Frame filter",
+            render=False,
         ),
         gr.Slider(
             0,
@@ -199,6 +271,7 @@ def _settings_inputs(modalities: list[str], speaks: bool) -> list[Any]:
             visible=False,
             label="Similarity threshold",
             info="A frame more alike than this to the last kept one is dropped.",
+            render=False,
         ),
         gr.Slider(
             1,
@@ -207,6 +280,7 @@ def _settings_inputs(modalities: list[str], speaks: bool) -> list[Any]:
             step=1,
             label="Longest gap (s)",
             info="A frame is kept at least this often, also of a still scene.",
+            render=False,
         ),
         gr.Textbox(
             "",
@@ -215,6 +289,7 @@ def _settings_inputs(modalities: list[str], speaks: bool) -> list[Any]:
             max_length=MAX_TEXT_CHARS,
             label="System prompt",
             placeholder="Empty: the engine's own",
+            render=False,
         ),
     ]
 

@@ -240,3 +240,18 @@ async def test_ears_that_come_later_are_asked_for_again() -> None:
         await h.client.until("session.updated")
         h.session.audio(SPEECH)
         assert (await h.client.until("response.start")).question == "Now?"
+
+
+async def test_a_change_of_mode_drops_no_question_that_was_asked() -> None:
+    async with Harness(config=LISTENING, kit=scripted_kit("Asked.")) as h:
+        h.session.frame(frame())
+        h.session.audio(SPEECH)
+        await h.client.until("input_audio_buffer.speech_stopped")
+        h.session.update({"turn_detection": {"type": "push_to_talk"}})
+        assert (await h.client.until("response.start")).question == "Asked."
+        h.session.update({"turn_detection": {"type": "server_vad"}})
+        h.session.audio(sound(0.5, loud=True))
+        await h.client.until("input_audio_buffer.speech_started", 2)
+        h.session.update({"turn_detection": None})
+        completed = "conversation.item.input_audio_transcription.completed"
+        assert (await h.client.until(completed, 2)).transcript == ""
