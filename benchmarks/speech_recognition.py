@@ -59,7 +59,7 @@ def package_folder(name: str) -> Path:
     return Path(next(iter(found))) if found else Path("not-installed")
 
 
-# Both recognisers and the text of Asterisk's prompts, from memory (demo-instruct) agree on this, but
+# Both recognisers and the text of Asterisk's prompts (demo-instruct, from memory) agree, but
 # for numbers and abbreviations, which `words` makes equal.
 INSTRUCTIONS = """
 If you would like to learn more technical information about Asterisk, dial 2 now. If you would
