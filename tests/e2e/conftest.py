@@ -92,8 +92,9 @@ def app_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def playwright() -> Iterator[Playwright]:
+    """Not longer than a module: while it is there, no asyncio test can run."""
     with sync_playwright() as value:
         yield value
 
