@@ -22,6 +22,8 @@ from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = "/usr/bin/chromium"
 START_S = 90
+# An engine that speaks by itself; no models of speech, whose loading would disturb its pace.
+SCRIPTED = ("--engine", "tests.fakes:create_talker", "--asr", "off", "--tts", "off", "--vad", "off")
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",

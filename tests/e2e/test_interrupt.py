@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Playwright
 
-from tests.e2e.conftest import Stage, chromium, running_app, wait_until
+from tests.e2e.conftest import SCRIPTED, Stage, chromium, running_app, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -29,7 +29,7 @@ LOUD = 0.05
 
 def test_a_new_question_silences_the_old_answer(playwright: Playwright, tmp_path: Path) -> None:
     with (
-        running_app(tmp_path / "log.txt", "--engine", "tests.fakes:create_talker") as url,
+        running_app(tmp_path / "log.txt", *SCRIPTED) as url,
         chromium(playwright) as browser,
     ):
         stage = Stage(browser.new_page(), url)

@@ -6,11 +6,17 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Playwright
 
-from tests.e2e.conftest import FLAGS, KillableChromium, Stage, chromium, running_app, wait_until
+from tests.e2e.conftest import (
+    FLAGS,
+    SCRIPTED,
+    KillableChromium,
+    Stage,
+    chromium,
+    running_app,
+    wait_until,
+)
 
 pytestmark = pytest.mark.e2e
-
-SCRIPTED = ("--engine", "tests.fakes:create_talker")
 
 
 def state(stage: Stage) -> str:

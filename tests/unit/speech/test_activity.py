@@ -179,7 +179,7 @@ class TestPlaying:
         assert isinstance(events[0], VoiceHeard)
         assert isinstance(events[1], SpeechStarted)
         assert events[0].at_s < events[1].at_s - 0.1
-        assert events[0].at_s - events[0].start_s <= 0.25, "soon enough to interrupt"
+        assert events[1].at_s - events[1].start_s <= 0.25, "soon enough to interrupt"
 
     def test_in_its_first_moments_voice_must_last_longer(self) -> None:
         short = voice(8) + quiet(20)
