@@ -238,6 +238,11 @@ class Frame:
         """Whether a turn or warm-up needs it."""
         return self._holds > 0
 
+    @property
+    def wanted(self) -> bool:
+        """Whether it is in the buffer, or a turn or warm-up needs it."""
+        return self.held or not self._evicted
+
     def _free_if_unused(self) -> None:
         if self._evicted and not self._holds and self.state is not PixelState.DECODING:
             self.rgb = None

@@ -36,6 +36,8 @@ from core.timeline import FrameTimeline
 
 log = logging.getLogger(__name__)
 
+DECODES_AT_ONCE = 2  # of one session: it does not fill the pool that all share
+
 FILTER_FIELDS = (
     "enable_frame_filter",
     "frame_filter",
@@ -105,6 +107,7 @@ class FrameIntake:
         self._filter = make_filter(config, max_rate_hz=max_rate_hz)
         self._kept = 0
         self._dropped = 0
+        self._decoding = asyncio.Semaphore(DECODES_AT_ONCE)
 
     def configure(self, config: SessionConfig) -> None:
         """Take over a changed config; the filter starts anew only if its own fields changed."""
@@ -185,9 +188,11 @@ class FrameIntake:
         return frame
 
     async def decode(self, frame: Frame) -> Decoded:
-        """On the pool: all pixels of a kept frame. Never raises."""
+        """On the pool: all pixels of a kept frame, if it still is one. Never raises."""
         try:
-            async with asyncio.timeout(self._limits.decode_s):
+            async with self._decoding, asyncio.timeout(self._limits.decode_s):
+                if not frame.wanted:
+                    return Decoded(frame)
                 return Decoded(frame, await self._pool.run(frame.meta.source.rgb))
         except TimeoutError:
             error = MediaError("decode_timeout", "Frame decode failed: it took too long")

@@ -4,8 +4,9 @@ Called only from the session's own task; `recognised` is a child of it.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from typing import Any
 
 from core.clock import Clock
 from core.errors import SightlineError
@@ -100,9 +101,11 @@ class Listening:
         if backchannel and self._recognition is not None:
             self._recognition.cancel()
 
-    async def recognised(self, ended: SpeechEnded) -> Heard:
-        """The text of a turn that is over. Never raises; a failure is told to the client."""
-        item_id = self._item_id
+    def recognised(self, ended: SpeechEnded) -> Coroutine[Any, Any, Heard]:
+        """The text of the turn that is just over. Never raises; the client is told of failures."""
+        return self._recognise(ended, self._item_id)
+
+    async def _recognise(self, ended: SpeechEnded, item_id: str) -> Heard:
         now_s = self._clock.monotonic()
         text = ""
         if self._recognition is not None:

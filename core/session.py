@@ -53,6 +53,7 @@ from core.warmup import warms_up
 
 log = logging.getLogger(__name__)
 
+AUDIO_PIECE_BYTES = 3_200  # 0.1 s: what is listened to at a time
 AUDIO_WAITING_BUFFERS = 4  # audio in the inbox, in audio buffers: a flood is refused
 
 Emit = Callable[[ServerEvent], None]
@@ -102,8 +103,8 @@ class _Close:
 
 
 _Notice = Filtered | Decoded | Heard | Idle
-_Control = _Ask | _Interrupt | _BeginSpeech | _EndSpeech | _Update | _Finish | _Close | _Notice
-_Media = Arrival | bytes
+_Control = _Ask | _Interrupt | _Update | _Finish | _Close | _Notice
+_Media = Arrival | bytes | _BeginSpeech | _EndSpeech
 
 
 class Session:
@@ -168,6 +169,7 @@ class Session:
         self._audio = AudioBuffer(self._limits.audio_bytes)
         self._audio_waiting = 0  # bytes of audio in the inbox
         self._listening: Listening | None = None
+        self._recognising = 0  # turns of speech whose text is not known yet
         self._children: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -215,20 +217,28 @@ class Session:
             self._emit(ErrorEvent.of(self._audio_overflow()))
             return
         self._audio_waiting += len(pcm16)
-        self._inbox.put_media(pcm16, may_drop=False)
+        for start in range(0, len(pcm16), AUDIO_PIECE_BYTES):
+            piece = pcm16[start : start + AUDIO_PIECE_BYTES]
+            self._inbox.put_media(piece, may_drop=False)
 
     def ask(self, text: str, audio: bytes | None = None) -> None:
         """Ask a question; one in flight is interrupted. `audio` as in `audio()`."""
-        question = Question(text.strip(), audio or b"", after_media=self._inbox.media_count)
+        text, audio = text.strip(), audio or b""
+        if self._listening is not None and not text and not audio:
+            self.end_speech()  # an empty query commits what was said
+            return
+        question = Question(text, audio, after_media=self._inbox.media_count)
         self._command(_Ask(question), "video.query")
 
     def begin_speech(self) -> None:
         """Forget buffered audio; with push-to-talk, a spoken question begins."""
-        self._command(_BeginSpeech(), "input_audio_buffer.clear")
+        if self.state is SessionState.OPEN:
+            self._inbox.put_media(_BeginSpeech(), may_drop=False)  # in its place among the audio
 
     def end_speech(self) -> None:
         """What was said since `begin_speech` is the question."""
-        self._command(_EndSpeech(), "input_audio_buffer.commit")
+        if self.state is SessionState.OPEN:
+            self._inbox.put_media(_EndSpeech(), may_drop=False)
 
     def interrupt(self) -> None:
         """Stop the answer in flight, if any."""
@@ -286,6 +296,7 @@ class Session:
                         elif media is not None:
                             self._on_media(*media)
                         self._advance()
+                        await asyncio.sleep(0)  # a flood of messages holds up nobody else
                     except SightlineError as error:
                         self._emit(ErrorEvent.of(error))
                     except Exception:
@@ -310,13 +321,9 @@ class Session:
     def _on_control(self, item: _Control) -> None:
         match item:
             case _Ask(question):
-                self._on_ask(question)
+                self._answering.ask(question)
             case _Interrupt():
                 self._interrupt("cancelled")
-            case _BeginSpeech():
-                self._on_begin_speech()
-            case _EndSpeech():
-                self._on_end_speech()
             case _Update(changes):
                 self._on_update(changes)
             case _Finish():
@@ -338,10 +345,18 @@ class Session:
                     self._audio.restore(unheard)  # the next query has it
 
     def _on_media(self, number: int, item: _Media) -> None:
-        if isinstance(item, Arrival):
-            self._intake.at_filter = number
-            self._child(self._intake.look(item))
-            return
+        match item:
+            case Arrival():
+                self._intake.at_filter = number
+                self._child(self._intake.look(item))
+            case _BeginSpeech():
+                self._on_begin_speech()
+            case _EndSpeech():
+                self._on_end_speech()
+            case _:
+                self._on_audio(item)
+
+    def _on_audio(self, item: bytes) -> None:
         self._audio_waiting -= len(item)
         if self._listening is not None:
             playing = self._playback.unplayed_s > 0
@@ -353,7 +368,8 @@ class Session:
         """Begin whatever can begin now; end when all is over."""
         if self.state is SessionState.CLOSED:
             return
-        if self.state is SessionState.FINISHING and not self._answering.busy:
+        asked = self._answering.busy or self._recognising
+        if self.state is SessionState.FINISHING and not asked:
             self._answering.stop_warmup()
             if self._answering.idle and self._intake.at_filter is None:
                 self._end()
@@ -370,12 +386,6 @@ class Session:
         return self._inbox.has_media_up_to(number)
 
     # --- questions, typed and spoken -------------------------------------------------
-
-    def _on_ask(self, question: Question) -> None:
-        if self._listening is not None and not question.text and not question.audio:
-            self._on_end_speech()  # an empty query commits what was said
-            return
-        self._answering.ask(question)
 
     def _interrupt(self, reason: InterruptReason) -> None:
         self._answering.interrupt(reason)
@@ -402,7 +412,8 @@ class Session:
                 case SpeechStarted(forced=True) | SpeechConfirmed():
                     self._interrupt("speech")
                 case VoiceHeard() | SpeechStarted() | SpeechResumed():
-                    self._playback.pause()
+                    if self._answering.busy:
+                        self._playback.pause()
                 case VoiceLost():
                     self._playback.resume()
                 case SpeechPaused() if self._is_backchannel(event):
@@ -414,9 +425,9 @@ class Session:
         assert self._listening is not None
         backchannel = not ended.forced and self._is_backchannel(ended)
         self._listening.stopped(ended, backchannel=backchannel)
-        if backchannel:
-            self._playback.resume()
-        else:
+        self._playback.resume()
+        if not backchannel:
+            self._recognising += 1
             self._child(self._listening.recognised(ended))
 
     def _is_backchannel(self, speech: SpeechPaused | SpeechEnded) -> bool:
@@ -425,10 +436,10 @@ class Session:
         return speech.speech_s < self._listening.short_s and self._answering.busy
 
     def _on_heard(self, heard: Heard) -> None:
+        self._recognising -= 1
         hears = self._engine is not None and "audio" in self._engine.info.input_modalities
         if not heard.text and (self._kit.recognises or not hears):
-            self._playback.resume()  # a noise
-            return
+            return  # a noise
         self._answering.ask(
             Question(
                 heard.text,

@@ -107,6 +107,7 @@ class Speaker(MediaStreamTrack):
     def __init__(self) -> None:
         super().__init__()
         self.delay_s = DEFAULT_DELAY_S
+        self.connected = True  # False: the other side has offered to hear nothing
         self._queue: deque[np.ndarray] = deque()
         self._resampler: av.AudioResampler | None = None
         self._rate_hz = 0
@@ -117,6 +118,8 @@ class Speaker(MediaStreamTrack):
 
     def play(self, audio: AudioDelta) -> None:
         """Queue speech."""
+        if not self.connected:
+            return
         if self._resampler is None or audio.sample_rate_hz != self._rate_hz:
             self._resampler = av.AudioResampler("s16", "mono", SPEAKER_RATE_HZ)
             self._rate_hz = audio.sample_rate_hz

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 HEARTBEAT_MS = 1_000  # of the page's pings
 STATUS_OF_CODE = {"server_full": 503, "shutting_down": 503}  # every other code: 400
 OFFER_BYTES = 512 * 1024
+CLOSE_BYTES = 256  # of a webrtc_id
 
 
 class Server:
@@ -139,8 +140,8 @@ def _add_routes(app: FastAPI, server: Server) -> None:
     @app.post("/webrtc/close", status_code=204)
     async def webrtc_close(request: Request) -> Response:
         """The page was closed or Stop was pressed (`sendBeacon`): the body is its webrtc_id."""
-        webrtc_id = (await request.body())[:256].decode("utf-8", "replace")
-        server.peers.close(webrtc_id)
+        body = await _read_body(request, CLOSE_BYTES)
+        server.peers.close(body.decode("utf-8", "replace"))
         return Response(status_code=204)
 
     @app.websocket("/v1/video/chat/stream")
@@ -150,14 +151,22 @@ def _add_routes(app: FastAPI, server: Server) -> None:
         await chat.serve(server.sockets)
 
 
-async def _read_offer(request: Request) -> Offer:
+async def _read_body(request: Request, limit_bytes: int) -> bytes:
+    """The body, or no more than one byte over the limit of it."""
     body = b""
     async for chunk in request.stream():
         body += chunk
-        if len(body) > OFFER_BYTES:
-            raise SightlineError(
-                "invalid_offer", f"/webrtc/offer: the body is over {OFFER_BYTES // 1024} KiB"
-            )
+        if len(body) > limit_bytes:
+            return body[: limit_bytes + 1]
+    return body
+
+
+async def _read_offer(request: Request) -> Offer:
+    body = await _read_body(request, OFFER_BYTES)
+    if len(body) > OFFER_BYTES:
+        raise SightlineError(
+            "invalid_offer", f"/webrtc/offer: the body is over {OFFER_BYTES // 1024} KiB"
+        )
     try:
         return Offer.model_validate_json(body)
     except ValidationError as error:

@@ -39,6 +39,7 @@ CONNECT_TIMEOUT_S = 15.0  # from the answer to the first sign of life
 WATCH_S = 0.25
 CHANNEL_BUFFER_BYTES = 256 * 1024  # written ahead on the data channel
 SEND_STALL_S = 10.0
+GOODBYE_S = 0.5  # from `session.done` to the end of the connection
 CAMERA_QUEUE = 2  # frames waiting for the filter: a camera's older ones are worthless
 # kbit/s, for Chrome: it starts low and shrinks the picture when all it gets is REMB.
 BITRATES = "x-google-start-bitrate=1500;x-google-min-bitrate=1000;x-google-max-bitrate=4000"
@@ -105,8 +106,10 @@ class Peer:
             await self._pc.setRemoteDescription(RTCSessionDescription(offer.sdp, "offer"))
             if not self._pc.getTransceivers() and self._pc.sctp is None:
                 raise ValueError("it offers neither media nor a data channel")
-            if any(line.kind == "audio" for line in self._pc.getTransceivers()):
-                self._pc.addTrack(self._speaker)  # aiortc cannot answer a line not offered
+            lines = self._pc.getTransceivers()
+            self._speaker.connected = any(line.kind == "audio" for line in lines)
+            if self._speaker.connected:  # aiortc cannot answer a line that was not offered
+                self._pc.addTrack(self._speaker)
             await self._pc.setLocalDescription(await self._pc.createAnswer())
         except Exception as error:  # aiortc raises many kinds for what is not SDP
             raise SightlineError(
@@ -188,7 +191,9 @@ class Peer:
             channel.send(event.wire())
         if self._outbox.overflowed:
             log.warning("peer %s reads too slowly", self.session.session_id)
-            self.close()
+        else:
+            await asyncio.sleep(GOODBYE_S)  # for the last events to arrive
+        self.close()
 
     async def _finish(self) -> None:
         await self.session.finish()

@@ -255,3 +255,62 @@ async def test_a_change_of_mode_drops_no_question_that_was_asked() -> None:
         h.session.update({"turn_detection": None})
         completed = "conversation.item.input_audio_transcription.completed"
         assert (await h.client.until(completed, 2)).transcript == ""
+
+
+async def test_a_short_question_is_answered_aloud() -> None:
+    """Shorter than a backchannel, but nothing was being said: it is a question."""
+    playback = HeldPlayback()
+    config = LISTENING
+    kit = scripted_kit("Why?", voice=True)
+    async with Harness(
+        ScriptedEngine(lambda r: say(STORY)), config, kit=kit, playback=playback
+    ) as h:
+        h.session.frame(frame())
+        h.session.audio(sound(0.4, loud=True) + sound(0.7, loud=False))
+        await playback.until_played()
+        assert not playback.paused
+
+
+async def test_a_pause_inside_a_question_leaves_nothing_paused() -> None:
+    playback = HeldPlayback()
+    kit = scripted_kit("Long question?", voice=True)
+    async with Harness(
+        ScriptedEngine(lambda r: say(STORY)), LISTENING, kit=kit, playback=playback
+    ) as h:
+        h.session.frame(frame())
+        h.session.audio(sound(1, loud=True) + sound(0.3, loud=False) + SPEECH)
+        await playback.until_played()
+        assert not playback.paused
+
+
+async def test_push_to_talk_hears_all_that_came_before_its_end() -> None:
+    kit = scripted_kit("Held.")
+    async with Harness(config=PUSH_TO_TALK, kit=kit) as h:
+        h.session.frame(frame())
+        h.session.begin_speech()
+        for _ in range(10):
+            h.session.audio(sound(0.1, loud=True))
+        h.session.end_speech()
+        await h.client.until("response.done")
+    assert len(kit._recogniser.given[-1]) >= 10 * 3200
+
+
+async def test_each_turn_of_speech_keeps_its_own_item() -> None:
+    async with Harness(config=LISTENING, kit=scripted_kit("One?", "Two?")) as h:
+        h.session.frame(frame())
+        h.session.audio(SPEECH + SPEECH)
+        await h.client.until("response.start", 2)
+        started = [e.item_id for e in h.client.of("input_audio_buffer.speech_started")]
+        asked = [e.item_id for e in h.client.of("response.start")]
+    assert started == asked
+    assert len(set(asked)) == 2
+
+
+async def test_finish_waits_for_a_question_that_is_being_recognised() -> None:
+    async with Harness(config=LISTENING, kit=scripted_kit("Last one?")) as h:
+        h.session.frame(frame())
+        h.session.audio(SPEECH)
+        await h.client.until("input_audio_buffer.speech_stopped")
+        await h.session.finish()
+        assert [e.question for e in h.client.of("response.start")] == ["Last one?"]
+        assert h.client.types()[-1] == "session.done"
