@@ -71,6 +71,7 @@ class Answering:
     def configure(self, config: SessionConfig) -> None:
         """Take over a changed config, from the next turn on."""
         self._config = config
+        self._buffer.drop_half = self.incremental
 
     @property
     def busy(self) -> bool:
@@ -130,9 +131,7 @@ class Answering:
             return
         self.stop_warmup()
         if pending.state is TurnState.QUEUED and not media_before(pending.question.after_media):
-            pending.select(
-                self._chosen_frames(), take_audio(pending.question) + pending.question.audio
-            )
+            pending.select(self._chosen_frames(), take_audio(pending.question))
         if pending.state is TurnState.SELECTED and self._running is None:
             self._pending = None
             self._running = pending
@@ -149,7 +148,7 @@ class Answering:
         interrupted = work.state is TurnState.INTERRUPTED
         if work.state is TurnState.DONE or interrupted:
             self._history.commit(work.asked, work.got, interrupted=interrupted)
-        return work.audio if work.state is TurnState.FAILED else b""
+        return work.buffered if work.state is TurnState.FAILED else b""
 
     async def _run(self, turn: Turn) -> Idle:
         await turn.run(self._engine, self._request, self._kit.transcribe)

@@ -256,7 +256,7 @@ class FrameBuffer:
     def __init__(self, *, max_frames: int, max_bytes: int, drop_half: bool) -> None:
         self.max_frames = max_frames
         self._max_bytes = max_bytes
-        self._drop_half = drop_half  # append-only prefixes: one big loss instead of many
+        self.drop_half = drop_half  # append-only prefixes: one big loss instead of many
         self._frames: list[Frame] = []
 
     def __len__(self) -> int:
@@ -277,7 +277,7 @@ class FrameBuffer:
         left: list[Frame] = []
         if len(self._frames) >= self.max_frames:
             surplus = len(self._frames) - self.max_frames + 1
-            left += self._drop(max(surplus, self.max_frames // 2 if self._drop_half else 1))
+            left += self._drop(max(surplus, self.max_frames // 2 if self.drop_half else 1))
         self._frames.append(frame)
         return left + self._within_bytes()
 

@@ -94,7 +94,7 @@ class _Update:
 
 @dataclass(frozen=True)
 class _Finish:
-    pass
+    after_media: int
 
 
 @dataclass(frozen=True)
@@ -169,6 +169,7 @@ class Session:
         self._audio = AudioBuffer(self._limits.audio_bytes)
         self._audio_waiting = 0  # bytes of audio in the inbox
         self._listening: Listening | None = None
+        self._last_media = 0  # what came before the client was done
         self._recognising = 0  # turns of speech whose text is not known yet
         self._children: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
@@ -187,7 +188,7 @@ class Session:
             )
         )
         self._check_sampling()
-        self._listening = self._make_listening()
+        self._listen()
         self._task = asyncio.create_task(self._run(), name=f"session-{self.session_id[:8]}")
 
     @property
@@ -262,7 +263,7 @@ class Session:
 
     async def finish(self) -> None:
         """Let the running answer end, then `session.done`. Returns when all is over."""
-        self._inbox.notify(_Finish())
+        self._inbox.notify(_Finish(self._inbox.media_count))
         await self._ended()
 
     async def close(self) -> None:
@@ -326,8 +327,9 @@ class Session:
                 self._interrupt("cancelled")
             case _Update(changes):
                 self._on_update(changes)
-            case _Finish():
+            case _Finish(after_media):
                 self.state = SessionState.FINISHING
+                self._last_media = after_media
             case _Close():
                 self._interrupt("closed")
                 self._answering.stop_warmup()
@@ -368,12 +370,14 @@ class Session:
         """Begin whatever can begin now; end when all is over."""
         if self.state is SessionState.CLOSED:
             return
-        asked = self._answering.busy or self._recognising
-        if self.state is SessionState.FINISHING and not asked:
-            self._answering.stop_warmup()
-            if self._answering.idle and self._intake.at_filter is None:
-                self._end()
-            return
+        if self.state is SessionState.FINISHING and not self._media_before(self._last_media):
+            if self._listening is not None:  # somebody may be in mid-speech
+                self._on_activity(self._listening.end())
+            if not self._answering.busy and not self._recognising:
+                self._answering.stop_warmup()
+                if self._answering.idle:
+                    self._end()
+                return
         self._answering.advance(
             media_before=self._media_before, take_audio=lambda question: self._audio.take()
         )
@@ -433,7 +437,8 @@ class Session:
     def _is_backchannel(self, speech: SpeechPaused | SpeechEnded) -> bool:
         """Whether it is too short to interrupt the answer that is going on."""
         assert self._listening is not None
-        return speech.speech_s < self._listening.short_s and self._answering.busy
+        speaking = self._answering.busy or self._playback.unplayed_s > 0
+        return speech.speech_s < self._listening.short_s and speaking
 
     def _on_heard(self, heard: Heard) -> None:
         self._recognising -= 1
@@ -450,6 +455,11 @@ class Session:
                 turn_end_s=heard.turn_end_s,
             )
         )
+
+    def _listen(self) -> None:
+        """Begin to listen, or not, as the config asks."""
+        self._listening = self._make_listening()
+        self._playback.waits = self._listening is not None
 
     def _make_listening(self) -> Listening | None:
         """Ears, if the config asks for them and speech can lead anywhere."""
@@ -484,11 +494,11 @@ class Session:
         self._answering.configure(self._config)
         listens = ("turn_detection", "language")
         changed = any(getattr(before, name) != getattr(self._config, name) for name in listens)
-        if changed or self._listening is None:
+        if changed or (self._listening is None and "turn_detection" in changes):
             if self._listening is not None:
                 self._listening.abandon()
                 self._playback.resume()
-            self._listening = self._make_listening()
+            self._listen()
         self._emit(SessionUpdated(config=self._config))
         self._check_sampling()
 

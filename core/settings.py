@@ -2,12 +2,21 @@
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from core.limits import SessionLimits
 
 DEFAULTS = SessionLimits()
+
+
+class IceServer(BaseModel):
+    """One STUN or TURN server, as RTCIceServer in a browser."""
+
+    model_config = ConfigDict(extra="forbid")
+    urls: str | list[str]
+    username: str | None = None
+    credential: str | None = None
 
 
 class Settings(BaseSettings):
@@ -48,7 +57,7 @@ class Settings(BaseSettings):
 
     max_peers: int = Field(4, ge=1, description="Browsers at a time; the next one is told.")
     max_sockets: int = Field(16, ge=1, description="WebSocket sessions at a time.")
-    ice_servers: list[dict[str, Any]] = Field(
+    ice_servers: list[IceServer] = Field(
         default_factory=list,
         description="STUN and TURN servers as JSON, RTCIceServer dictionaries. None by default: "
         "a public STUN server would delay every call where it cannot be reached.",

@@ -32,6 +32,7 @@ class Mark(StrEnum):
     FIRST_OUTPUT = "first_output"
     FIRST_TEXT = "first_text"
     FIRST_AUDIO = "first_audio"
+    TEXT_DONE = "text_done"  # of a spoken answer: what is left is to speak it
     DONE = "done"
 
 
@@ -46,6 +47,7 @@ SEGMENT_NAMES = {
     Mark.FIRST_OUTPUT: "first_output",
     Mark.FIRST_TEXT: "first_text",
     Mark.FIRST_AUDIO: "first_audio",
+    Mark.TEXT_DONE: "streaming",
     Mark.DONE: "streaming",
 }
 
@@ -65,12 +67,17 @@ class TurnTimeline:
         """The monotonic time of `mark` in s, or None."""
         return self._marks.get(mark)
 
+    def _segment_name(self, mark: Mark) -> str:
+        if mark is Mark.DONE and Mark.TEXT_DONE in self._marks:
+            return "speaking"
+        return SEGMENT_NAMES[mark]
+
     def timing(self) -> TurnTiming:
         """All marks in ms since `asked`, and the stretches between those that follow."""
         ordered = sorted(self._marks.items(), key=lambda item: item[1])
         asked_s = self._marks.get(Mark.ASKED, ordered[0][1])
         segments = [
-            Segment(name=SEGMENT_NAMES[mark], ms=round((at - before) * 1000, 3))
+            Segment(name=self._segment_name(mark), ms=round((at - before) * 1000, 3))
             for (_, before), (mark, at) in pairwise(ordered)
             if mark in SEGMENT_NAMES
         ]

@@ -107,7 +107,8 @@ class Turn:
             self.timeline.mark(Mark.TURN_END, question.turn_end_s)
         self.timeline.mark(Mark.ASKED)
         self.frames: list[Frame] = []
-        self.audio = b""  # of the session's buffer and the question's own
+        self.buffered = b""  # audio of the session's buffer, if nobody has heard it yet
+        self.audio = b""  # that, and the question's own
         self.asked = question.text  # what was asked, as text, once that is known
         self.text = ""  # all that was sent of the answer
         self._clock = clock
@@ -128,11 +129,12 @@ class Turn:
         """What the person really got of the answer."""
         return self.text if self._heard is None else self._heard
 
-    def select(self, frames: list[Frame], audio: bytes) -> None:
-        """Take the frames and the audio that it will be about; holds the frames."""
+    def select(self, frames: list[Frame], buffered: bytes) -> None:
+        """Take the frames and the buffered audio that it will be about; holds the frames."""
         for frame in frames:
             frame.hold()
-        self.frames, self.audio = frames, audio
+        self.frames, self.buffered = frames, buffered
+        self.audio = buffered + self.question.audio
         self.state = TurnState.SELECTED
 
     def interrupt(self, reason: InterruptReason) -> None:
@@ -155,6 +157,8 @@ class Turn:
     def fail(self, error: SightlineError) -> None:
         """End with an error that carries the request id."""
         self.state = TurnState.FAILED
+        if self._spoken:
+            self._playback.flush()
         self._emit(ErrorEvent(code=error.code, message=error.message, request_id=self.request_id))
 
     async def run(
@@ -196,11 +200,17 @@ class Turn:
 
     async def _recognise(self, transcribe: Callable[[bytes], Awaitable[str]]) -> None:
         """The text of a question that came as audio, for an engine that does not hear."""
-        text = await self._unless_stopped(transcribe(self.audio))
+        try:
+            async with asyncio.timeout(self._limits.stall_s):
+                text = await self._unless_stopped(transcribe(self.audio))
+        except TimeoutError:
+            message = "Recognising the question took too long"
+            raise EngineError("recognition_timeout", message) from None
         if text is None:
             return
         self.timeline.mark(Mark.RECOGNISED)
         self._emit(TranscriptCompleted(item_id=self.request_id, transcript=text))
+        self.buffered = b""
         if not text:
             raise EngineError("no_speech", "No words were understood: ask again, or type")
         self.asked = text
@@ -282,6 +292,8 @@ class Turn:
         """The text is whole; what is left is to speak it."""
         if self.state is TurnState.SUBMITTED:
             self._emit_consumed(usable)  # the engine had nothing to say
+        if self._synthesis is not None or self._spoken:
+            self.timeline.mark(Mark.TEXT_DONE)
         self._emit(TextDone(request_id=self.request_id, text=self.text))
         if self._synthesis is not None:
             self._synthesis.finish()

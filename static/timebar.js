@@ -14,7 +14,8 @@ const SEGMENTS = {
   "first text": ["first words", 6],
   "first audio": ["first audio", 9],
   "playback": ["playback", 1],
-  "streaming": ["rest of the answer", 7],
+  "streaming": ["rest of the text", 7],
+  "speaking": ["speaking", 7],
 };
 const SHOWN_MS = 0.5; // shorter ones stay in the bar's description only
 

@@ -183,6 +183,7 @@ class HeldPlayback:
 
     def __init__(self) -> None:
         self.delay_s = 0.0
+        self.waits = True
         self.queue: list[AudioDelta] = []
         self.paused = False
         self.calls: list[str] = []

@@ -1,10 +1,11 @@
 """ICE: which servers, and machines that have nothing but a loopback interface."""
 
 import logging
-from typing import Any
 
 import aioice.ice
 from aiortc import RTCConfiguration, RTCIceServer
+
+from core.settings import IceServer
 
 log = logging.getLogger(__name__)
 
@@ -12,19 +13,15 @@ LOOPBACK = "127.0.0.1"
 _aioice_host_addresses = aioice.ice.get_host_addresses
 
 
-def rtc_configuration(servers: list[dict[str, Any]]) -> RTCConfiguration:
-    """aiortc's configuration for RTCIceServer dictionaries as a browser takes them.
+def rtc_configuration(servers: list[IceServer]) -> RTCConfiguration:
+    """aiortc's configuration.
 
     An empty list means no server at all: aiortc's own default would ask a public STUN
     server, which delays every answer by 5 s where it cannot be reached.
     """
     return RTCConfiguration(
         iceServers=[
-            RTCIceServer(
-                urls=server["urls"],
-                username=server.get("username"),
-                credential=server.get("credential"),
-            )
+            RTCIceServer(urls=server.urls, username=server.username, credential=server.credential)
             for server in servers
         ]
     )

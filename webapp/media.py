@@ -107,6 +107,7 @@ class Speaker(MediaStreamTrack):
     def __init__(self) -> None:
         super().__init__()
         self.delay_s = DEFAULT_DELAY_S
+        self.waits = True
         self.connected = True  # False: the other side has offered to hear nothing
         self._queue: deque[np.ndarray] = deque()
         self._resampler: av.AudioResampler | None = None

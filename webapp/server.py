@@ -27,7 +27,7 @@ from webapp.websocket import VideoChatSocket
 log = logging.getLogger(__name__)
 
 HEARTBEAT_MS = 1_000  # of the page's pings
-STATUS_OF_CODE = {"server_full": 503, "shutting_down": 503}  # every other code: 400
+STATUS_OF_CODE = {"server_full": 503}  # every other code: 400
 OFFER_BYTES = 512 * 1024
 CLOSE_BYTES = 256  # of a webrtc_id
 
@@ -124,7 +124,8 @@ def _add_routes(app: FastAPI, server: Server) -> None:
     @app.get("/webrtc/config")
     async def webrtc_config() -> dict[str, Any]:
         """What the page's RTCPeerConnection is made with."""
-        return {"iceServers": server.settings.ice_servers, "heartbeat_ms": HEARTBEAT_MS}
+        servers = [item.model_dump(exclude_none=True) for item in server.settings.ice_servers]
+        return {"iceServers": servers, "heartbeat_ms": HEARTBEAT_MS}
 
     @app.post("/webrtc/offer")
     async def webrtc_offer(request: Request) -> Response:

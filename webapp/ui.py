@@ -191,6 +191,7 @@ def mount_options() -> dict[str, Any]:
         "show_error": False,
         "ssr_mode": False,
         "pwa": False,
+        "max_file_size": 1,  # byte: nothing is uploaded here
     }
 
 

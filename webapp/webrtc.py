@@ -39,6 +39,7 @@ CONNECT_TIMEOUT_S = 15.0  # from the answer to the first sign of life
 WATCH_S = 0.25
 CHANNEL_BUFFER_BYTES = 256 * 1024  # written ahead on the data channel
 SEND_STALL_S = 10.0
+CHANNEL = "events"  # the label of the data channel
 GOODBYE_S = 0.5  # from `session.done` to the end of the connection
 CAMERA_QUEUE = 2  # frames waiting for the filter: a camera's older ones are worthless
 # kbit/s, for Chrome: it starts low and shrinks the picture when all it gets is REMB.
@@ -106,11 +107,13 @@ class Peer:
             await self._pc.setRemoteDescription(RTCSessionDescription(offer.sdp, "offer"))
             if not self._pc.getTransceivers() and self._pc.sctp is None:
                 raise ValueError("it offers neither media nor a data channel")
-            lines = self._pc.getTransceivers()
-            self._speaker.connected = any(line.kind == "audio" for line in lines)
-            if self._speaker.connected:  # aiortc cannot answer a line that was not offered
+            audio_lines = [line for line in self._pc.getTransceivers() if line.kind == "audio"]
+            if audio_lines:  # aiortc cannot answer a line that was not offered
                 self._pc.addTrack(self._speaker)
             await self._pc.setLocalDescription(await self._pc.createAnswer())
+            self._speaker.connected = any(
+                line.currentDirection in ("sendrecv", "sendonly") for line in audio_lines
+            )
         except Exception as error:  # aiortc raises many kinds for what is not SDP
             raise SightlineError(
                 "invalid_offer", f"/webrtc/offer: not an acceptable SDP offer: {error}"
@@ -132,9 +135,8 @@ class Peer:
             current = [task for task in self._tasks if not task.done()]
             for task in current:
                 task.cancel()
-            await self.session.close()
             self._outbox.close()
-            await self._pc.close()
+            await asyncio.gather(self.session.close(), self._pc.close())
         except Exception:
             log.exception("peer %s: closing failed", self.session.session_id)
         finally:
@@ -151,6 +153,8 @@ class Peer:
             self._spawn(pump_microphone(track, self.session, self._life))
 
     def _on_channel(self, channel: RTCDataChannel) -> None:
+        if channel.label != CHANNEL:
+            return
         channel.bufferedAmountLowThreshold = CHANNEL_BUFFER_BYTES // 2
         channel.on("bufferedamountlow", self._channel_writable.set)
         channel.on("message", self._on_message)
@@ -187,7 +191,7 @@ class Peer:
                 async with asyncio.timeout(SEND_STALL_S):
                     await self._channel_writable.wait()
             if channel.readyState != "open":
-                return
+                break
             channel.send(event.wire())
         if self._outbox.overflowed:
             log.warning("peer %s reads too slowly", self.session.session_id)
@@ -259,16 +263,21 @@ class Peers:
             await before.closed.wait()
             await asyncio.sleep(0)  # its slot is given back by the task that waits for it
         self.admission.enter()
-        peer = Peer(config, self._engine, self._settings, self._pool, self._kit)
+        try:
+            peer = Peer(config, self._engine, self._settings, self._pool, self._kit)
+        except BaseException:
+            self.admission.leave()
+            raise
         self._peers[offer.webrtc_id] = peer
         leaving = asyncio.create_task(self._leave_when_closed(offer.webrtc_id, peer))
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
         try:
             return await peer.answer(offer)
-        except SightlineError:
+        except BaseException:
             peer.close()
-            await leaving
+            await peer.closed.wait()
+            await asyncio.sleep(0)  # as above
             raise
 
     @property

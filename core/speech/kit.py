@@ -11,6 +11,7 @@ from core.priority import PriorityThread
 from core.protocol import SpeechParts
 from core.speech.activity import VoiceModel
 from core.speech.recognition import (
+    BYTES_PER_S,
     RECOGNISERS,
     Recogniser,
     Recognition,
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 OFF = "off"
 DEFAULT = "default"
+MAX_RECORDING_S = 60  # recognisers cost in proportion to the square of the length
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,8 @@ class SpeechKit:
             if name not in self._voices:
                 try:
                     self._voices[name] = await asyncio.to_thread(load_voice, name)
-                except ModelError as error:
-                    log.error("%s", error)
+                except Exception:
+                    log.exception("speech: the voice %s cannot be loaded", name)
 
     def _make_recogniser(self) -> Recogniser:
         make = RECOGNISERS.get(self._asr)
@@ -90,8 +92,8 @@ class SpeechKit:
     async def _load(self, part: str, make: Callable[[], T]) -> T | None:
         try:
             model = await asyncio.to_thread(make)
-        except ModelError as error:
-            log.error("%s", error)
+        except Exception as error:  # whatever it is, the other parts work
+            log.exception("speech: %s cannot be loaded", part)
             self.status[part] = PartStatus("failed", str(error))
             return None
         self.status[part] = PartStatus("ready")
@@ -143,6 +145,10 @@ class SpeechKit:
         recognition = self.recognition(lambda text: None, "")
         if recognition is None:
             raise self.cannot_recognise()
+        if len(pcm16) > MAX_RECORDING_S * BYTES_PER_S:
+            raise SightlineError(
+                "audio_too_long", f"A spoken question lasts {MAX_RECORDING_S} s at most"
+            )
         return await recognition.finish(pcm16)
 
     def synthesis(

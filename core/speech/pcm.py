@@ -63,6 +63,8 @@ class AudioBuffer:
         """Put back what `take` gave, before what came since, as far as there is room."""
         room = self._max_bytes - self._size
         pcm16 = pcm16[-room:] if room else b""
+        if not pcm16:
+            return
         self._chunks.appendleft(pcm16)
         self._size += len(pcm16)
 

@@ -1,5 +1,6 @@
 """Where spoken answers go, and how much of them was heard."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -11,6 +12,7 @@ class Playback(Protocol):
     """The speaker at the other end, as far as this end can know."""
 
     delay_s: float  # from sending to the ear, as the client reports it
+    waits: bool  # an answer lasts until it was heard, since it may be interrupted till then
 
     def play(self, audio: AudioDelta) -> None:
         """Queue audio to be heard after what is queued already."""
@@ -35,7 +37,8 @@ class Playback(Protocol):
 class ClientPlayback:
     """A client that plays by itself: audio goes out as events.
 
-    It is taken to play from the first event on without a gap, and is not waited for.
+    It is taken to play from the first event on without a gap, and is waited for only where
+    the session listens.
     """
 
     def __init__(self, emit: Callable[[ServerEvent], None], clock: Clock) -> None:
@@ -43,6 +46,7 @@ class ClientPlayback:
         self._clock = clock
         self._heard_until_s = 0.0
         self.delay_s = 0.0
+        self.waits = False
 
     def play(self, audio: AudioDelta) -> None:
         """Send it."""
@@ -66,4 +70,6 @@ class ClientPlayback:
         return max(0.0, self._heard_until_s - self._clock.monotonic())
 
     async def drained(self) -> None:
-        """At once."""
+        """Until it was heard, where that matters."""
+        while self.waits and (left_s := self.unplayed_s) > 0:  # noqa: ASYNC110 - by the clock
+            await asyncio.sleep(left_s)

@@ -11,7 +11,7 @@ from pydantic_settings import CliApp
 from core.engines.load import load_engine
 from core.errors import EngineError
 from core.limits import SessionLimits
-from core.settings import Settings
+from core.settings import IceServer, Settings
 from tests.fakes import ScriptedEngine
 
 pytestmark = pytest.mark.unit
@@ -47,7 +47,7 @@ def test_by_flag() -> None:
     )
     assert (settings.port, settings.max_peers) == (0, 8)
     assert settings.engine_options == {"threads": 2}
-    assert settings.ice_servers == [{"urls": "stun:stun.example"}]
+    assert settings.ice_servers == [IceServer(urls="stun:stun.example")]
     assert settings.limits.stall_s == 5
 
 

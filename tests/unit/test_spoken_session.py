@@ -18,6 +18,7 @@ from tests.fakes import (
     scripted_kit,
     sound,
     texts,
+    tone,
 )
 
 pytestmark = pytest.mark.unit
@@ -26,6 +27,7 @@ LISTENING = SessionConfig(enable_frame_filter=False, turn_detection=TurnDetectio
 PUSH_TO_TALK = SessionConfig(
     enable_frame_filter=False, turn_detection=TurnDetection(type="push_to_talk")
 )
+SPEAKING = EngineInfo("s", "s", "", output_modalities=frozenset({"text", "audio"}))
 HEARING = EngineInfo("s", "s", "", input_modalities=frozenset({"text", "image", "audio"}))
 SPEECH = sound(1.0, loud=True) + sound(0.7, loud=False)
 STORY = "One two three four five six seven. Eight nine ten eleven twelve thirteen."
@@ -314,3 +316,45 @@ async def test_finish_waits_for_a_question_that_is_being_recognised() -> None:
         await h.session.finish()
         assert [e.question for e in h.client.of("response.start")] == ["Last one?"]
         assert h.client.types()[-1] == "session.done"
+
+
+async def test_finish_asks_what_was_being_said() -> None:
+    """A client that plays a recording and says that it is done at once."""
+    async with Harness(config=LISTENING, kit=scripted_kit("Cut?")) as h:
+        h.session.frame(frame())
+        h.session.audio(sound(1, loud=True))
+        await h.session.finish()
+        assert [e.question for e in h.client.of("response.start")] == ["Cut?"]
+        assert h.client.types()[-2:] == ["video.filter.stats", "session.done"]
+
+
+async def test_an_answer_that_is_still_heard_can_be_interrupted() -> None:
+    """The client plays by itself: all was sent, and only the clock says what is left."""
+    engine = ScriptedEngine(lambda r: [tone(10.0), *say(STORY)], info=SPEAKING)
+    kit = scripted_kit("Stop!")
+    async with Harness(engine, LISTENING, kit=kit) as h:
+        h.session.frame(frame())
+        h.session.ask("Tell me")
+        await h.client.until("response.text.done")
+        h.session.audio(sound(1.5, loud=False) + sound(1.0, loud=True))
+        event = await h.client.until("response.interrupted")
+    assert event.reason == "speech"
+    assert len(event.heard_text) < len(STORY)
+
+
+async def test_a_recording_that_is_too_long_is_refused() -> None:
+    async with Harness(kit=scripted_kit("x")) as h:
+        h.session.frame(frame())
+        h.session.ask("", sound(61, loud=True))
+        assert (await h.client.until("error")).code == "audio_too_long"
+
+
+async def test_speaking_is_told_apart_from_writing() -> None:
+    engine = ScriptedEngine(lambda r: say("It is a cup."))
+    async with Harness(engine, kit=scripted_kit(voice=True)) as h:
+        h.session.frame(frame())
+        h.session.ask("?")
+        timing = (await h.client.until("response.done")).timing
+    names = [segment.name for segment in timing.segments]
+    assert names[-1] == "speaking"
+    assert "streaming" in names

@@ -3,6 +3,7 @@
 import pytest
 
 from core.errors import SightlineError
+from core.settings import IceServer
 from webapp.admission import Admission
 from webapp.ice import rtc_configuration
 from webapp.webrtc import BITRATES, busy_answer, with_bitrates
@@ -66,6 +67,6 @@ def test_places_are_taken_and_given_back() -> None:
 def test_ice_servers_as_a_browser_takes_them() -> None:
     assert rtc_configuration([]).iceServers == []
     [server] = rtc_configuration(
-        [{"urls": ["turn:t.example"], "username": "u", "credential": "c"}]
+        [IceServer(urls=["turn:t.example"], username="u", credential="c")]
     ).iceServers
     assert (server.urls, server.username, server.credential) == (["turn:t.example"], "u", "c")
