@@ -115,6 +115,7 @@ def test_phone_width_has_no_sideways_scroll(app_url: str, playwright: Playwright
 def test_keyboard_alone_is_enough(app_url: str, playwright: Playwright) -> None:
     with chromium(playwright) as browser:
         stage = Stage(browser.new_page(), app_url)
+        stage.page.locator("[data-action=start]").wait_for()
         for _ in range(30):
             stage.page.keyboard.press("Tab")
             if stage.page.evaluate("() => document.activeElement?.dataset.action") == "start":
