@@ -52,7 +52,6 @@ class Answering:
         playback: Playback,
         created_s: float,
     ) -> None:
-        self._config = config
         self._engine = engine
         self._buffer = buffer
         self._session_id = session_id
@@ -67,6 +66,7 @@ class Answering:
         self._pending: Turn | None = None  # the newest question, not yet running
         self._running: Turn | Warmup | None = None  # who has the engine
         self._warmed: frozenset[str] = frozenset()  # content ids the engine has been shown
+        self.configure(config)
 
     def configure(self, config: SessionConfig) -> None:
         """Take over a changed config, from the next turn on."""
@@ -117,12 +117,12 @@ class Answering:
             self._running.stop()
 
     def advance(
-        self, *, media_before: Callable[[int], bool], take_audio: Callable[[Question], bytes]
+        self, *, media_before: Callable[[int], bool], take_audio: Callable[[], bytes]
     ) -> None:
         """Begin whatever can begin now.
 
         `media_before(n)`: is media numbered n or less still on its way to the buffer?
-        `take_audio`: what was said for a question, taken from the session's buffer.
+        `take_audio`: what was said, taken from the session's buffer.
         """
         pending = self._pending
         if pending is None:
@@ -131,7 +131,7 @@ class Answering:
             return
         self.stop_warmup()
         if pending.state is TurnState.QUEUED and not media_before(pending.question.after_media):
-            pending.select(self._chosen_frames(), take_audio(pending.question))
+            pending.select(self._chosen_frames(), take_audio())
         if pending.state is TurnState.SELECTED and self._running is None:
             self._pending = None
             self._running = pending
@@ -165,7 +165,7 @@ class Answering:
         """A voice for an answer whose engine has none, if one is wanted and there."""
         if "audio" not in self._config.modalities or self._engine is None:
             return None
-        if "audio" in self._engine.info.output_modalities:
+        if self._engine.info.speaks:
             return None
         return self._kit.synthesis(
             self._config.voice,
@@ -182,7 +182,7 @@ class Answering:
     def _request(self, turn: Turn, usable: list[Frame]) -> EngineRequest:
         """The engine request of a turn. Raises `SightlineError` if it cannot be asked."""
         assert self._engine is not None
-        hears = "audio" in self._engine.info.input_modalities
+        hears = self._engine.info.hears
         audio = turn.audio if hears else b""
         text = "" if hears and turn.question.spoken and audio else turn.asked
         if not usable and not audio and not self._any_frame_usable():

@@ -253,7 +253,7 @@ class Frame:
 class FrameBuffer:
     """The frames that the next question may be given: bounded in number and bytes."""
 
-    def __init__(self, *, max_frames: int, max_bytes: int, drop_half: bool) -> None:
+    def __init__(self, *, max_frames: int, max_bytes: int, drop_half: bool = False) -> None:
         self.max_frames = max_frames
         self._max_bytes = max_bytes
         self.drop_half = drop_half  # append-only prefixes: one big loss instead of many

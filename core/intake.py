@@ -90,11 +90,8 @@ class FrameIntake:
         content_key: bytes,
         created_s: float,
         max_rate_hz: float | None,
-        drop_half: bool,
     ) -> None:
-        self.buffer = FrameBuffer(
-            max_frames=config.max_frames, max_bytes=limits.buffer_bytes, drop_half=drop_half
-        )
+        self.buffer = FrameBuffer(max_frames=config.max_frames, max_bytes=limits.buffer_bytes)
         self.at_filter: int | None = None  # number of the media item there
         self._config = config
         self._pool = pool

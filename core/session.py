@@ -49,7 +49,6 @@ from core.speech.kit import SpeechKit
 from core.speech.pcm import AudioBuffer
 from core.speech.playback import ClientPlayback, Playback
 from core.turn import InterruptReason, Question
-from core.warmup import warms_up
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +150,6 @@ class Session:
             content_key=secrets.token_bytes(16),
             created_s=self._created_s,
             max_rate_hz=max_rate_hz,
-            drop_half=engine is not None and warms_up(engine.info, config.modalities),
         )
         self._answering = Answering(
             config,
@@ -378,9 +376,7 @@ class Session:
                 if self._answering.idle:
                     self._end()
                 return
-        self._answering.advance(
-            media_before=self._media_before, take_audio=lambda question: self._audio.take()
-        )
+        self._answering.advance(media_before=self._media_before, take_audio=self._audio.take)
 
     def _media_before(self, number: int) -> bool:
         """Whether media numbered `number` or less is still on its way to the buffer."""
@@ -442,7 +438,7 @@ class Session:
 
     def _on_heard(self, heard: Heard) -> None:
         self._recognising -= 1
-        hears = self._engine is not None and "audio" in self._engine.info.input_modalities
+        hears = self._engine is not None and self._engine.info.hears
         if not heard.text and (self._kit.recognises or not hears):
             return  # a noise
         self._answering.ask(
@@ -466,7 +462,7 @@ class Session:
         detection = self._config.turn_detection
         if detection is None:
             return None
-        hears = self._engine is not None and "audio" in self._engine.info.input_modalities
+        hears = self._engine is not None and self._engine.info.hears
         if not self._kit.recognises and not hears:
             self._emit(ErrorEvent.of(self._kit.cannot_recognise()))
             return None

@@ -177,7 +177,7 @@ class Turn:
             if engine is None:
                 raise EngineError("no_engine", "Streaming video requires an engine client")
             usable = await self._decoded_frames()
-            if self.audio and not self.asked and "audio" not in engine.info.input_modalities:
+            if self.audio and not self.asked and not engine.info.hears:
                 await self._recognise(transcribe)
             if not self._stopped.is_set():
                 await self._require_ready(engine)

@@ -22,7 +22,7 @@ WARMUP_PRIORITY = 10  # after every question
 
 def warms_up(info: EngineInfo, modalities: Sequence[str]) -> bool:
     """Whether incremental prefill is on: a prefix cache, and no native audio out (row 40)."""
-    return info.prefix_caching and not ("audio" in modalities and "audio" in info.output_modalities)
+    return info.prefix_caching and not ("audio" in modalities and info.speaks)
 
 
 class WarmupState(Enum):

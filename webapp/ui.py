@@ -201,10 +201,10 @@ def _settings_inputs(settings: Any, info: EngineInfo) -> list[Any]:
 
 
 def _speech_inputs(settings: Any, info: EngineInfo) -> list[Any]:
-    own_voice = "audio" in info.output_modalities
+    own_voice = info.speaks
     our_voice = not own_voice and settings.tts != OFF
     speaks = own_voice or our_voice
-    many_languages = settings.asr == "whisper" or "audio" in info.input_modalities
+    many_languages = settings.asr == "whisper" or info.hears
     return [
         gr.CheckboxGroup(
             [("Text", "text"), ("Voice", "audio")] if speaks else [("Text", "text")],

@@ -282,7 +282,7 @@ class Peers:
 
     @property
     def _hears(self) -> bool:
-        return self._kit.recognises or "audio" in self._engine.info.input_modalities
+        return self._kit.recognises or self._engine.info.hears
 
     def close(self, webrtc_id: str) -> None:
         """The page says goodbye; an unknown id is fine, it may have been noticed before."""

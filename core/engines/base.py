@@ -25,6 +25,16 @@ class EngineInfo:
     prefix_caching: bool = False  # a warm-up makes the next question cheaper
     stages: tuple[str, ...] = ("thinker",)
 
+    @property
+    def hears(self) -> bool:
+        """Whether it takes audio itself."""
+        return "audio" in self.input_modalities
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it gives audio itself."""
+        return "audio" in self.output_modalities
+
 
 @dataclass(frozen=True)
 class EngineHealth:

@@ -65,8 +65,9 @@ class SpeechKit:
             self._silero = await self._load("activity", SileroWeights)
         if self._asr != OFF:
             recogniser = await self._load("recognition", self._make_recogniser)
-            if recogniser is not None and self._silero is not None:
-                recogniser = SpeechOnly(recogniser, self._stream_of(self._silero))
+            silero = self._silero
+            if recogniser is not None and silero is not None:
+                recogniser = SpeechOnly(recogniser, lambda: SileroVoice(silero))
             self._recogniser = recogniser
         if self._tts != OFF:
             name = DEFAULT_VOICE if self._tts == DEFAULT else self._tts
@@ -98,10 +99,6 @@ class SpeechKit:
             return None
         self.status[part] = PartStatus("ready")
         return model
-
-    @staticmethod
-    def _stream_of(weights: SileroWeights) -> Callable[[], VoiceModel]:
-        return lambda: SileroVoice(weights)
 
     # --- what sessions use -----------------------------------------------------------
 

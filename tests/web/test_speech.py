@@ -106,8 +106,14 @@ async def core_share(app: App, **config: object) -> float:
 
 
 async def test_listening_costs_little(app: App) -> None:
-    """Beside a session that is sent the same sound and does not listen."""
-    deaf = await core_share(app)
-    listening = await core_share(app, turn_detection={"type": "server_vad"})
+    """Beside a session that is sent the same sound and does not listen.
+
+    The least of three each, in turn: what else the machine does only ever adds.
+    """
+    pairs = [
+        (await core_share(app), await core_share(app, turn_detection={"type": "server_vad"}))
+        for _ in range(3)
+    ]
+    deaf, listening = (min(shares) for shares in zip(*pairs, strict=True))
     print(f"\nlistening {listening:.3f}, not listening {deaf:.3f} core, client included")
     assert listening - deaf < 0.05
