@@ -1,4 +1,4 @@
-"""Who has the engine: the newest question, or else a warm-up. What each of them asks it.
+"""Who has the engine: the newest question, or else a warm-up.
 
 Called only from the session's own task. A question interrupts the one before it; its turn
 begins when the frames that came before it are in the buffer and the engine is free.
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.clock import Clock
-from core.engines.base import Engine, EngineRequest
-from core.engines.sampling import stage_sampling
-from core.errors import MediaError
-from core.frames import Frame, FrameBuffer, PixelState, spread
+from core.context import Context
+from core.engines.base import Engine
+from core.frames import FrameBuffer
+from core.gate import QuestionGate
 from core.limits import SessionLimits
-from core.prompt import History, window_prompt
 from core.protocol import ResponseStart, ServerEvent, SessionConfig
+from core.showing import Showing
 from core.speech.kit import SpeechKit
 from core.speech.playback import Playback
 from core.speech.synthesis import Synthesis
 from core.turn import InterruptReason, Question, Turn, TurnState
-from core.warmup import WARMUP_PRIORITY, Warmup, WarmupState, warms_up
+from core.warmup import PrefillLedger, Warmup, WarmupState
 
 log = logging.getLogger(__name__)
 
@@ -48,30 +48,42 @@ class Answering:
         limits: SessionLimits,
         emit: Callable[[ServerEvent], None],
         spawn: Callable[[Coroutine[Any, Any, Idle]], None],
+        gate: QuestionGate,
         kit: SpeechKit,
         playback: Playback,
         created_s: float,
     ) -> None:
+        self._config = config
         self._engine = engine
-        self._buffer = buffer
-        self._session_id = session_id
         self._clock = clock
         self._limits = limits
         self._emit = emit
         self._spawn = spawn
+        self._gate = gate
         self._kit = kit
         self._playback = playback
-        self._created_s = created_s
-        self._history = History(limits.history_messages)
+        self._showing: Showing | None = None
+        if engine is not None:
+            self._showing = Showing(
+                config,
+                engine,
+                buffer,
+                session_id=session_id,
+                clock=clock,
+                limits=limits,
+                emit=emit,
+                created_s=created_s,
+            )
+        self._ledger = PrefillLedger()
         self._pending: Turn | None = None  # the newest question, not yet running
         self._running: Turn | Warmup | None = None  # who has the engine
         self._warmed: frozenset[str] = frozenset()  # content ids the engine has been shown
-        self.configure(config)
 
     def configure(self, config: SessionConfig) -> None:
         """Take over a changed config, from the next turn on."""
         self._config = config
-        self._buffer.drop_half = self.incremental
+        if self._showing is not None:
+            self._showing.configure(config)
 
     @property
     def busy(self) -> bool:
@@ -92,6 +104,7 @@ class Answering:
             clock=self._clock,
             limits=self._limits,
             emit=self._emit,
+            gate=self._gate,
             playback=self._playback,
             synthesis=self._synthesis(),
             legacy_audio_events=self._config.legacy_audio_events,
@@ -124,6 +137,8 @@ class Answering:
         `media_before(n)`: is media numbered n or less still on its way to the buffer?
         `take_audio`: what was said, taken from the session's buffer.
         """
+        if self._showing is not None:
+            self._showing.fit()
         pending = self._pending
         if pending is None:
             if self._running is None:
@@ -131,7 +146,8 @@ class Answering:
             return
         self.stop_warmup()
         if pending.state is TurnState.QUEUED and not media_before(pending.question.after_media):
-            pending.select(self._chosen_frames(), take_audio())
+            context = self._showing.question_context() if self._showing is not None else Context()
+            pending.select(context, take_audio())
         if pending.state is TurnState.SELECTED and self._running is None:
             self._pending = None
             self._running = pending
@@ -141,25 +157,20 @@ class Answering:
         """Its work has ended; audio that was not heard goes back to the session's buffer."""
         self._running = None
         if isinstance(work, Warmup):
-            if work.state is not WarmupState.STOPPED:
-                self._warmed = work.content_ids  # a failed one waits for news, too
+            self._end_warmup(work)
             return b""
-        self._warmed = frozenset()  # the history has grown: another prefix (row 37)
-        interrupted = work.state is TurnState.INTERRUPTED
-        if work.state is TurnState.DONE or interrupted:
-            self._history.commit(work.asked, work.got, interrupted=interrupted)
+        self._warmed = frozenset()  # the prompt goes on behind it (row 37)
+        if self._showing is not None:
+            self._showing.end_turn(work)
+            if work.usage is not None:
+                self._ledger.asked(work.usage)
+                self._report_prefill()
         return work.buffered if work.state is TurnState.FAILED else b""
 
     async def _run(self, turn: Turn) -> Idle:
-        await turn.run(self._engine, self._request, self._kit.transcribe)
+        build = self._showing.question if self._showing is not None else None
+        await turn.run(self._engine, build, self._kit.transcribe)
         return Idle(turn)
-
-    # --- what a turn asks the engine -------------------------------------------------
-
-    @property
-    def incremental(self) -> bool:
-        """Whether this session shows the engine frames before it is asked."""
-        return self._engine is not None and warms_up(self._engine.info, self._config.modalities)
 
     def _synthesis(self) -> Synthesis | None:
         """A voice for an answer whose engine has none, if one is wanted and there."""
@@ -173,81 +184,41 @@ class Answering:
             unplayed_s=lambda: self._playback.unplayed_s,
         )
 
-    def _chosen_frames(self) -> list[Frame]:
-        frames = self._buffer.frames
-        if self.incremental:
-            return list(frames)
-        return [frames[index] for index in spread(len(frames), self._config.num_frames)]
-
-    def _request(self, turn: Turn, usable: list[Frame]) -> EngineRequest:
-        """The engine request of a turn. Raises `SightlineError` if it cannot be asked."""
-        assert self._engine is not None
-        hears = self._engine.info.hears
-        audio = turn.audio if hears else b""
-        text = "" if hears and turn.question.spoken and audio else turn.asked
-        if not usable and not audio and not self._any_frame_usable():
-            raise MediaError(
-                "no_frames", "No frames buffered: nothing has been seen yet to answer about"
-            )
-        info = self._engine.info
-        return self._engine_request(
-            turn.request_id,
-            usable,
-            audio=audio,
-            text=text,
-            sampling=stage_sampling(self._config.sampling_params_list, len(info.stages)),
-            modalities=tuple(
-                kind for kind in self._config.modalities if kind in info.output_modalities
-            ),
-        )
-
-    def _engine_request(
-        self,
-        request_id: str,
-        frames: list[Frame],
-        *,
-        audio: bytes = b"",
-        text: str = "",
-        **rest: Any,
-    ) -> EngineRequest:
-        return EngineRequest(
-            request_id=request_id,
-            session_id=self._session_id,
-            messages=window_prompt(
-                system_prompt=self._config.system_prompt,
-                history=self._history.recent(),
-                frames=frames,
-                timestamps=self._config.timestamps,
-                audio=audio,
-                text=text,
-            ),
-            use_audio_in_video=self._config.use_audio_in_video,
-            time_s=self._clock.monotonic() - self._created_s,
-            **rest,
-        )
-
-    def _any_frame_usable(self) -> bool:
-        return any(frame.state is not PixelState.FAILED for frame in self._buffer.frames)
-
     # --- warm-up ---------------------------------------------------------------------
 
     def _warm_up(self) -> None:
         """Show the engine what the next question would show it, if there is news."""
-        if not self.incremental or self._engine is None:
+        if self._showing is None or self._engine is None or not self._showing.incremental:
             return
-        frames = [frame for frame in self._buffer.frames if frame.rgb is not None]
+        frames = self._showing.warmup_context().frames
         if not frames or {frame.content_id for frame in frames} <= self._warmed:
             return
-        request = self._engine_request(
-            f"video-warmup-{uuid.uuid4().hex}",
-            frames,
-            max_tokens=1,
-            priority=WARMUP_PRIORITY,
-            prefill_only=True,
+        self._running = Warmup(
+            self._engine,
+            self._gate,
+            self._limits,
+            context=self._showing.warmup_context,
+            request=self._showing.warmup,
         )
-        self._running = Warmup(self._engine, request, frames, self._limits)
         self._spawn(self._run_warmup(self._running))
 
     async def _run_warmup(self, warmup: Warmup) -> Idle:
         await warmup.run()
         return Idle(warmup)
+
+    def _end_warmup(self, warmup: Warmup) -> None:
+        assert self._showing is not None
+        if warmup.usage is not None:
+            self._ledger.warmed_up(warmup.usage)
+            self._report_prefill()
+        if warmup.state is WarmupState.TOO_LONG:
+            smaller = warmup.context.halved()
+            if smaller is not None:
+                self._showing.trim_to(smaller)
+                return
+        if warmup.state is not WarmupState.STOPPED:
+            self._warmed = warmup.content_ids  # a failed one waits for news, too
+
+    def _report_prefill(self) -> None:
+        if self._showing is not None and self._showing.incremental:
+            self._emit(self._ledger.event(self._showing.info.context_tokens))

@@ -33,3 +33,10 @@ class MediaError(SightlineError):
 
 class EngineError(SightlineError):
     """The engine refused or failed a request; the session lives on."""
+
+
+class PromptTooLong(EngineError):
+    """The prompt has more tokens or images than the model takes; nothing was generated."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("prompt_too_long", message)

@@ -196,6 +196,7 @@ class Frame:
         self.meta = meta
         self.content_id = content_id
         self.time_s = time_s  # since the session began
+        self.number = -1  # of the frames that its buffer has taken
         self.timeline = timeline
         self.state = PixelState.WAITING
         self.rgb: Rgb | None = None
@@ -255,9 +256,13 @@ class FrameBuffer:
 
     def __init__(self, *, max_frames: int, max_bytes: int, drop_half: bool = False) -> None:
         self.max_frames = max_frames
+        self.max_images: int | None = None  # what the engine takes; `resize` applies it
         self._max_bytes = max_bytes
         self.drop_half = drop_half  # append-only prefixes: one big loss instead of many
         self._frames: list[Frame] = []
+        self.over_bytes = False  # why frames left last: their bytes, not their number
+        self._taken = 0
+        self._left: list[Frame] = []
 
     def __len__(self) -> int:
         return len(self._frames)
@@ -272,23 +277,51 @@ class FrameBuffer:
         """Bytes of all frames."""
         return sum(frame.nbytes for frame in self._frames)
 
+    @property
+    def newest(self) -> int:
+        """The number of the last frame taken; -1: none yet."""
+        return self._taken - 1
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest frame in it, or of the next one to come."""
+        return self._frames[0].number if self._frames else self._taken
+
+    @property
+    def limit(self) -> int:
+        """Most frames in it."""
+        return min(self.max_frames, self.max_images or self.max_frames)
+
     def append(self, frame: Frame) -> list[Frame]:
         """Add `frame`; returns the frames that left for it, oldest first."""
+        frame.number = self._taken
+        self._taken += 1
         left: list[Frame] = []
-        if len(self._frames) >= self.max_frames:
-            surplus = len(self._frames) - self.max_frames + 1
-            left += self._drop(max(surplus, self.max_frames // 2 if self.drop_half else 1))
+        if len(self._frames) >= self.limit:
+            self.over_bytes = False
+            surplus = len(self._frames) - self.limit + 1
+            left += self._drop(max(surplus, self.limit // 2 if self.drop_half else 1))
         self._frames.append(frame)
         return left + self._within_bytes()
 
-    def resize(self, max_frames: int) -> None:
+    def resize(self, max_frames: int, max_images: int | None = None) -> None:
         """Change the number of frames kept; the oldest leave."""
         self.max_frames = max_frames
-        self._drop(max(0, len(self._frames) - max_frames))
+        self.max_images = max_images
+        self._drop(max(0, len(self._frames) - self.limit))
 
     def account(self) -> list[Frame]:
         """Apply the byte limit after frames have grown by decoding; returns who left."""
         return self._within_bytes()
+
+    def drop_before(self, number: int) -> None:
+        """Evict the frames numbered less than `number`."""
+        self._drop(sum(frame.number < number for frame in self._frames))
+
+    def take_left(self) -> list[Frame]:
+        """The frames that have left since the last call, oldest first."""
+        left, self._left = self._left, []
+        return left
 
     def clear(self) -> None:
         """Evict everything."""
@@ -297,13 +330,15 @@ class FrameBuffer:
     def _within_bytes(self) -> list[Frame]:
         left: list[Frame] = []
         while len(self._frames) > 1 and self.nbytes > self._max_bytes:
-            left += self._drop(1)
+            self.over_bytes = True
+            left += self._drop(len(self._frames) // 2 if self.drop_half else 1)
         return left
 
     def _drop(self, count: int) -> list[Frame]:
         left, self._frames = self._frames[:count], self._frames[count:]
         for frame in left:
             frame.evict()
+        self._left += left
         return left
 
 

@@ -111,7 +111,7 @@ class FrameIntake:
         before, self._config = self._config, config
         if any(getattr(before, name) != getattr(config, name) for name in FILTER_FIELDS):
             self._filter = make_filter(config, max_rate_hz=self._max_rate_hz)
-        self.buffer.resize(config.max_frames)
+        self.buffer.resize(config.max_frames, self.buffer.max_images)
 
     def statistics(self) -> FilterStatistics:
         """The filter's counters so far."""

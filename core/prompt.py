@@ -1,46 +1,44 @@
 """What the model is shown: system prompt, history, frames with their times, audio, question.
 
-The layout here is `window`, the protocol's: system, the last two history messages as
-text, then one user message with the frames in order, audio if any, and the text last.
+Two layouts. `window` is the protocol's: the last two history messages as text, then one
+user message with the frames in order, audio if any, and the text last. `chronological` only
+ever grows at its end: frames as they came, question, answer, frames, question; so what was
+prefilled for one turn is still the prefix of the next.
 """
 
-from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Literal
 
+from core.context import Context, Exchange
 from core.engines.base import AudioPart, ImagePart, Message, Part, TextPart
 from core.frames import Frame
 
-HISTORY_IN_PROMPT = 2  # messages; protocol row 31
-INTERRUPTED_MARK = " [interrupted]"
+Layout = Literal["window", "chronological"]
 
 
-@dataclass(frozen=True)
-class HistoryMessage:
-    """One side of a past turn: text only, its media is gone."""
-
-    role: Literal["user", "assistant"]
-    text: str
-
-
-class History:
-    """What was said in this session, newest last, at most `limit` messages."""
-
-    def __init__(self, limit: int) -> None:
-        self._messages: deque[HistoryMessage] = deque(maxlen=limit)
-
-    def commit(self, question: str, answer: str, *, interrupted: bool) -> None:
-        """Keep a turn as what the person really got: a cut answer says that it was cut."""
-        if interrupted and not answer:
-            return
-        self._messages.append(HistoryMessage("user", question))
-        text = answer + INTERRUPTED_MARK if interrupted else answer
-        self._messages.append(HistoryMessage("assistant", text))
-
-    def recent(self, count: int = HISTORY_IN_PROMPT) -> list[HistoryMessage]:
-        """The last `count` messages, oldest first."""
-        return list(self._messages)[-count:]
+def prompt(
+    layout: Layout,
+    context: Context,
+    *,
+    system_prompt: str | None,
+    timestamps: bool,
+    audio: bytes = b"",
+    text: str = "",
+) -> tuple[Message, ...]:
+    """The messages of one request. Without audio and text it is the warm-up's prefix."""
+    messages = [Message("system", (TextPart(system_prompt),))] if system_prompt else []
+    if layout == "window":
+        for exchange in context.exchanges[-1:]:  # two messages: protocol row 31
+            messages.append(Message("user", (TextPart(exchange.question),)))
+            messages.append(Message("assistant", (TextPart(exchange.answer),)))
+        parts = image_parts(context.frames, timestamps=timestamps)
+    else:
+        past, parts = _past(context, timestamps=timestamps)
+        messages += past
+    parts += _question(audio, text)
+    if parts:
+        messages.append(Message("user", tuple(parts)))
+    return tuple(messages)
 
 
 def image_parts(frames: Iterable[Frame], *, timestamps: bool) -> list[Part]:
@@ -55,25 +53,28 @@ def image_parts(frames: Iterable[Frame], *, timestamps: bool) -> list[Part]:
     return parts
 
 
-def window_prompt(
-    *,
-    system_prompt: str | None,
-    history: Sequence[HistoryMessage],
-    frames: Iterable[Frame],
-    timestamps: bool,
-    audio: bytes = b"",
-    text: str = "",
-) -> tuple[Message, ...]:
-    """The messages of one request. Without audio and text it is the warm-up's prefix."""
-    messages = []
-    if system_prompt:
-        messages.append(Message("system", (TextPart(system_prompt),)))
-    messages += [Message(past.role, (TextPart(past.text),)) for past in history]
-    parts = image_parts(frames, timestamps=timestamps)
-    if audio:
-        parts.append(AudioPart(audio))
-    if text:
-        parts.append(TextPart(text))
-    if parts:
-        messages.append(Message("user", tuple(parts)))
-    return tuple(messages)
+def _past(context: Context, *, timestamps: bool) -> tuple[list[Message], list[Part]]:
+    """The messages up to the last answer, and the parts of the message that follows it."""
+    messages: list[Message] = []
+    parts: list[Part] = [TextPart(context.dropped.line)] if context.dropped else []
+    frames = list(context.frames)
+    for exchange in context.exchanges:
+        before = [frame for frame in frames if frame.number <= exchange.after]
+        del frames[: len(before)]
+        parts += image_parts(before, timestamps=timestamps)
+        messages += _exchange(parts, exchange)
+        parts = []
+    return messages, parts + image_parts(frames, timestamps=timestamps)
+
+
+def _exchange(parts: list[Part], exchange: Exchange) -> list[Message]:
+    asked = parts + _question(exchange.audio, exchange.text)
+    return [
+        Message("user", tuple(asked)),
+        Message("assistant", (TextPart(exchange.answer),)),
+    ]
+
+
+def _question(audio: bytes, text: str) -> list[Part]:
+    parts: list[Part] = [AudioPart(audio)] if audio else []
+    return [*parts, TextPart(text)] if text else parts

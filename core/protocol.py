@@ -132,6 +132,12 @@ class SessionConfig(ClientEvent):
     timestamps: bool = Field(
         False, description="Added. Put each frame's time before it in the prompt: `<3.2 s>`."
     )
+    context_layout: Literal["window", "chronological"] | None = Field(
+        None,
+        description="Added. What the model is shown: `window` (the last two history messages, "
+        "then the frames) or `chronological` (everything in its time, so that each frame is "
+        "prefilled once). Absent: `chronological` where the engine prefills ahead.",
+    )
     frame_events: bool = Field(
         False, description="Added. Send `video.frame.decision` with a thumbnail if kept."
     )
@@ -373,6 +379,9 @@ class EngineDescription(BaseModel):
     description: str
     input_modalities: list[str]
     output_modalities: list[str]
+    context_tokens: int | None = Field(None, description="Prompt and answer together.")
+    images_per_prompt: int | None = None
+    counts: str = Field("tokens", description="What its usage is counted in.")
 
     @classmethod
     def of(cls, info: EngineInfo | None) -> Self:
@@ -387,6 +396,9 @@ class EngineDescription(BaseModel):
             description=info.description,
             input_modalities=sorted(info.input_modalities),
             output_modalities=sorted(info.output_modalities),
+            context_tokens=info.context_tokens,
+            images_per_prompt=info.images_per_prompt,
+            counts=info.counts,
         )
 
 
@@ -613,6 +625,31 @@ class TranscriptCompleted(ServerEvent):
     transcript: str
 
 
+class PrefillStatistics(ServerEvent):
+    """`prefill.stats` (added): what seeing ahead cost and saved so far, after each request."""
+
+    omitted_when_none = frozenset({"context_limit"})
+    type: Literal["prefill.stats"] = "prefill.stats"
+    warmups: int = Field(description="Warm-up requests that ended.")
+    tokens_warmed: int = Field(description="Computed by warm-ups.")
+    tokens_reused: int = Field(description="Of questions, taken from the prefix cache.")
+    tokens_computed: int = Field(description="Of questions, computed while somebody waited.")
+    tokens_wasted: int = Field(description="Warmed, then dropped before any question.")
+    context_tokens: int = Field(description="Of the newest prompt.")
+    context_limit: int | None = Field(None, description="The model's, where it is known.")
+
+
+class ContextTrimmed(ServerEvent):
+    """`context.trimmed` (added): the oldest part has left what the model is shown."""
+
+    type: Literal["context.trimmed"] = "context.trimmed"
+    reason: Literal["max_frames", "max_bytes", "images_per_prompt", "context_tokens"]
+    frames: int = Field(description="How many left.")
+    exchanges: int = Field(description="How many questions with their answers left.")
+    frames_left: int
+    message: str = Field(description="For a person.")
+
+
 class FilterStatistics(ServerEvent):
     """`video.filter.stats` (added): the filter's counters, before `session.done`."""
 
@@ -677,6 +714,8 @@ ServerMessage = Annotated[
     | SpeechStoppedEvent
     | TranscriptPartial
     | TranscriptCompleted
+    | PrefillStatistics
+    | ContextTrimmed
     | FilterStatistics
     | SessionDone
     | Pong

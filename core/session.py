@@ -21,6 +21,7 @@ from core.engines.base import Engine
 from core.engines.sampling import stage_sampling
 from core.errors import MediaError, ProtocolError, SightlineError
 from core.frames import DecodePool, FrameInput
+from core.gate import QuestionGate
 from core.inbox import Inbox
 from core.intake import Arrival, Decoded, Filtered, FrameIntake
 from core.limits import SessionLimits
@@ -112,7 +113,8 @@ class Session:
     `emit` is called with every event for the client, from the event loop, and must not
     block. `kit` is what the server hears and speaks with; `playback` where spoken answers
     go, if not to the client as events. `max_rate_hz` caps the frames a second that our
-    filter keeps (live cameras).
+    filter keeps (live cameras). `gate` is one for all sessions of the engine: questions go
+    before warm-ups.
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class Session:
         clock: Clock | None = None,
         limits: SessionLimits | None = None,
         max_rate_hz: float | None = None,
+        gate: QuestionGate | None = None,
     ) -> None:
         self.session_id = uuid.uuid4().hex
         self.state = SessionState.OPEN
@@ -160,6 +163,7 @@ class Session:
             limits=self._limits,
             emit=emit,
             spawn=self._child,
+            gate=gate or QuestionGate(),
             kit=self._kit,
             playback=self._playback,
             created_s=self._created_s,

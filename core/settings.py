@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from core.limits import SessionLimits
@@ -39,10 +39,35 @@ class Settings(BaseSettings):
     )
 
     engine: str = Field(
-        "embedded", description="`embedded`, or your own as `package.module:factory`."
+        "embedded",
+        description="`embedded`, `vllm` (in this process), `openai` (a server or a fleet), "
+        "`omni` (vLLM-Omni), or your own as `package.module:factory`.",
+    )
+    model: str | None = Field(
+        None,
+        description="The model of `vllm` and `omni`: a local path or a hub id; of `openai`: "
+        "its name on the server (default: the first one there).",
+    )
+    base_url: str = Field(
+        "http://127.0.0.1:8000/v1", description="Of `openai`: where the server's API is."
+    )
+    api_key: SecretStr | None = Field(None, description="Of `openai`: the server's API key.")
+    dtype: str = Field("auto", description="Of `vllm`: float32 is the fastest on most CPUs.")
+    max_model_len: int | None = Field(
+        None, ge=256, description="Of `vllm`: most tokens of prompt and answer; the model's own."
+    )
+    max_images: int = Field(
+        64, ge=1, description="Of `vllm` and `omni`: most images in one prompt."
+    )
+    gpu_memory_utilization: float = Field(
+        0.9, gt=0, le=1, description="Of `vllm`: the share of the GPU's memory it may take."
+    )
+    kv_cache_gib: float | None = Field(
+        None, gt=0, description="Of `vllm`: memory of the KV cache, GiB (on a CPU: 4)."
     )
     engine_options: dict[str, Any] = Field(
-        default_factory=dict, description="Options of the engine, as JSON."
+        default_factory=dict,
+        description="More options of the engine, as JSON. Of `vllm`: any of AsyncEngineArgs.",
     )
 
     vad: Literal["silero", "off"] = Field(

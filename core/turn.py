@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.clock import Clock
+from core.context import Context
 from core.engines.base import Engine, EngineOutput, EngineRequest, EngineUsage
 from core.engines.stream import EngineStream
 from core.environment import stream_deltas
-from core.errors import EngineError, SightlineError
+from core.errors import EngineError, PromptTooLong, SightlineError
 from core.frames import Frame
+from core.gate import QuestionGate
 from core.limits import SessionLimits
 from core.protocol import (
     AudioDelta,
@@ -94,6 +96,7 @@ class Turn:
         clock: Clock,
         limits: SessionLimits,
         emit: Callable[[ServerEvent], None],
+        gate: QuestionGate,
         playback: Playback,
         synthesis: Synthesis | None,
         legacy_audio_events: bool,
@@ -106,7 +109,9 @@ class Turn:
             self.timeline.mark(Mark.SPEECH_END, question.speech_end_s)
             self.timeline.mark(Mark.TURN_END, question.turn_end_s)
         self.timeline.mark(Mark.ASKED)
-        self.frames: list[Frame] = []
+        self.frames: tuple[Frame, ...] = ()  # held until it ends
+        self.context = Context()  # what the model is shown, smaller if it takes less
+        self.usage: EngineUsage | None = None
         self.buffered = b""  # audio of the session's buffer, if nobody has heard it yet
         self.audio = b""  # that, and the question's own
         self.asked = question.text  # what was asked, as text, once that is known
@@ -114,26 +119,27 @@ class Turn:
         self._clock = clock
         self._limits = limits
         self._emit = emit
+        self._gate = gate
         self._playback = playback
         self._synthesis = synthesis
         self._legacy_audio = legacy_audio_events
         self._stopped = asyncio.Event()
         self._reason: InterruptReason = "cancelled"
         self._stream: EngineStream | None = None
-        self._usage: EngineUsage | None = None
         self._spoken: list[tuple[str, float]] = []  # text and seconds of what was sent to play
         self._heard: str | None = None  # of an interrupted spoken answer
+        gate.enter(request_id)
 
     @property
     def got(self) -> str:
         """What the person really got of the answer."""
         return self.text if self._heard is None else self._heard
 
-    def select(self, frames: list[Frame], buffered: bytes) -> None:
-        """Take the frames and the buffered audio that it will be about; holds the frames."""
-        for frame in frames:
+    def select(self, context: Context, buffered: bytes) -> None:
+        """Take the context and the buffered audio that it will be about; holds the frames."""
+        for frame in context.frames:
             frame.hold()
-        self.frames, self.buffered = frames, buffered
+        self.context, self.frames, self.buffered = context, context.frames, buffered
         self.audio = buffered + self.question.audio
         self.state = TurnState.SELECTED
 
@@ -157,6 +163,7 @@ class Turn:
     def fail(self, error: SightlineError) -> None:
         """End with an error that carries the request id."""
         self.state = TurnState.FAILED
+        self._gate.leave(self.request_id)
         if self._spoken:
             self._playback.flush()
         self._emit(ErrorEvent(code=error.code, message=error.message, request_id=self.request_id))
@@ -164,25 +171,26 @@ class Turn:
     async def run(
         self,
         engine: Engine | None,
-        build: Callable[["Turn", list[Frame]], EngineRequest],
+        build: Callable[["Turn"], EngineRequest] | None,
         transcribe: Callable[[bytes], Awaitable[str]],
     ) -> None:
-        """Answer. `build` makes the request once the frames' pixels are there.
+        """Answer. `build` makes the request once the frames' pixels are there; again, of a
+        smaller context, if the model takes less.
 
         Ends in a final state; never raises. Frames are released, the engine has let go.
         """
         self.state = TurnState.PREPARING
         self.timeline.mark(Mark.READY)
         try:
-            if engine is None:
+            if engine is None or build is None:
                 raise EngineError("no_engine", "Streaming video requires an engine client")
-            usable = await self._decoded_frames()
+            await self._decode_frames()
             if self.audio and not self.asked and not engine.info.hears:
                 await self._recognise(transcribe)
             if not self._stopped.is_set():
                 await self._require_ready(engine)
             if not self._stopped.is_set():
-                await self._answer(engine, build(self, usable), usable)
+                await self._answer(engine, build)
             if self._stopped.is_set():
                 self._end_interrupted()
             else:
@@ -226,7 +234,7 @@ class Turn:
             stop.cancel()
             task.cancel()
 
-    async def _decoded_frames(self) -> list[Frame]:
+    async def _decode_frames(self) -> None:
         """Wait for the pixels of the selected frames; those that failed are left out."""
         pixels = [asyncio.create_task(frame.decoded.wait()) for frame in self.frames]
         stop = asyncio.create_task(self._stopped.wait())
@@ -240,10 +248,9 @@ class Turn:
             for wait in (*pixels, stop):
                 wait.cancel()
         selected_s = self.timeline.mark(Mark.SELECTED)
-        usable = [frame for frame in self.frames if frame.rgb is not None]
-        for frame in usable:
+        self.context = self.context.usable
+        for frame in self.context.frames:
             frame.timeline.selected_s = selected_s
-        return usable
 
     async def _require_ready(self, engine: Engine) -> None:
         try:
@@ -259,39 +266,53 @@ class Turn:
         if health.status == "failed":
             raise EngineError("engine_failed", f"The engine is not available. {health.detail}")
 
-    async def _answer(self, engine: Engine, request: EngineRequest, usable: list[Frame]) -> None:
-        self._stream = EngineStream(engine, request, self._limits)
-        self.state = TurnState.SUBMITTED
-        watch = asyncio.create_task(self._mark_submitted(request))
+    async def _answer(self, engine: Engine, build: Callable[["Turn"], EngineRequest]) -> None:
         speaking = asyncio.create_task(self._speak())
         try:
-            await self._read(self._stream, usable)
-            await self._stream.close()
+            await self._submit(engine, build)
             if not self._stopped.is_set():
-                self._end_text(usable)
+                self._end_text()
                 await speaking
                 await self._unless_stopped(self._playback.drained())
         finally:
-            watch.cancel()
-            await self._stream.close()
             if self._synthesis is not None:
                 self._synthesis.cancel()
             await asyncio.wait([speaking])
 
-    async def _read(self, stream: EngineStream, usable: list[Frame]) -> None:
+    async def _submit(self, engine: Engine, build: Callable[["Turn"], EngineRequest]) -> None:
+        """Ask the engine; if the prompt is too long, without the oldest half of it."""
+        while not self._stopped.is_set():
+            request = build(self)
+            self._stream = EngineStream(engine, request, self._limits)
+            self.state = TurnState.SUBMITTED
+            watch = asyncio.create_task(self._mark_submitted(request))
+            try:
+                await self._read(self._stream)
+                return
+            except PromptTooLong:
+                smaller = self.context.halved()
+                if smaller is None or self.state is not TurnState.SUBMITTED:
+                    raise
+                self.context = smaller
+            finally:
+                watch.cancel()
+                await self._stream.close()
+
+    async def _read(self, stream: EngineStream) -> None:
         deltas = stream_deltas()
         while (output := await stream.next()) is not None:
             self.timeline.mark(Mark.SUBMITTED)
             if self.state is TurnState.SUBMITTED:
                 self.state = TurnState.STREAMING
                 self.timeline.mark(Mark.FIRST_OUTPUT)
-                self._emit_consumed(usable)
+                self._gate.leave(self.request_id)
+                self._emit_consumed()
             self._send(output, deltas=deltas)
 
-    def _end_text(self, usable: list[Frame]) -> None:
+    def _end_text(self) -> None:
         """The text is whole; what is left is to speak it."""
         if self.state is TurnState.SUBMITTED:
-            self._emit_consumed(usable)  # the engine had nothing to say
+            self._emit_consumed()  # the engine had nothing to say
         if self._synthesis is not None or self._spoken:
             self.timeline.mark(Mark.TEXT_DONE)
         self._emit(TextDone(request_id=self.request_id, text=self.text))
@@ -352,7 +373,7 @@ class Turn:
 
     def _send(self, output: EngineOutput, *, deltas: bool) -> None:
         if output.usage is not None:
-            self._usage = output.usage
+            self.usage = output.usage
         if output.text_delta:
             self.timeline.mark(Mark.FIRST_TEXT)
             self.text += output.text_delta
@@ -363,19 +384,20 @@ class Turn:
         if output.audio is not None:
             self._play("", output.audio, output.sample_rate_hz or 24_000)
 
-    def _emit_consumed(self, usable: list[Frame]) -> None:
+    def _emit_consumed(self) -> None:
         """Protocol rows 9 to 15; nothing if no selected frame came with an id."""
         if not any(frame.meta.frame_id for frame in self.frames):
             return
         selected_s = self.timeline.get(Mark.SELECTED)
         assert selected_s is not None
+        shown = self.context.frames
         self._emit(
             FramesConsumed(
                 request_id=self.request_id,
                 model_selected_ts_ms=self._clock.epoch_ms(selected_s),
-                frame_ids=[frame.meta.frame_id for frame in usable if frame.meta.frame_id],
-                frames=[self._consumed(frame) for frame in usable],
-                latest_pts_ms=usable[-1].meta.pts_ms if usable else None,
+                frame_ids=[frame.meta.frame_id for frame in shown if frame.meta.frame_id],
+                frames=[self._consumed(frame) for frame in shown],
+                latest_pts_ms=shown[-1].meta.pts_ms if shown else None,
             )
         )
 
@@ -393,12 +415,13 @@ class Turn:
     def _end_done(self) -> None:
         self.timeline.mark(Mark.DONE)
         self.state = TurnState.DONE
+        self._gate.leave(self.request_id)
         if self._spoken:
             name: Literal["response.audio.done", "response.output_audio.done"] = (
                 "response.audio.done" if self._legacy_audio else "response.output_audio.done"
             )
             self._emit(AudioDone(type=name, request_id=self.request_id))
-        usage = self._usage
+        usage = self.usage
         self._emit(
             ResponseDone(
                 request_id=self.request_id,
@@ -411,6 +434,7 @@ class Turn:
     def _end_interrupted(self) -> None:
         self.timeline.mark(Mark.DONE)
         self.state = TurnState.INTERRUPTED
+        self._gate.leave(self.request_id)
         self._emit(
             ResponseInterrupted(
                 request_id=self.request_id,

@@ -15,6 +15,7 @@ from core.engines.base import Engine
 from core.engines.load import load_engine
 from core.errors import SightlineError
 from core.frames import DecodePool
+from core.gate import QuestionGate
 from core.protocol import EngineDescription, field_error, protocol_schema
 from core.settings import Settings
 from core.speech.kit import SpeechKit
@@ -40,7 +41,8 @@ class Server:
         self.engine = engine
         self.pool = DecodePool(settings.decode_workers)
         self.kit = SpeechKit(vad=settings.vad, asr=settings.asr, tts=settings.tts)
-        self.peers = Peers(engine, settings, self.pool, self.kit)
+        self.gate = QuestionGate()
+        self.peers = Peers(engine, settings, self.pool, self.kit, self.gate)
         self.sockets = Admission(settings.max_sockets)
         self._loading: asyncio.Task[None] | None = None
 
@@ -148,7 +150,9 @@ def _add_routes(app: FastAPI, server: Server) -> None:
     @app.websocket("/v1/video/chat/stream")
     async def video_chat(socket: WebSocket) -> None:
         """vLLM-Omni's streaming-video protocol."""
-        chat = VideoChatSocket(socket, server.engine, server.settings, server.pool, server.kit)
+        chat = VideoChatSocket(
+            socket, server.engine, server.settings, server.pool, server.kit, server.gate
+        )
         await chat.serve(server.sockets)
 
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, ValidationError
 from core.engines.base import Engine
 from core.errors import ProtocolError, SightlineError
 from core.frames import DecodePool
+from core.gate import QuestionGate
 from core.outbox import Outbox
 from core.protocol import (
     ErrorEvent,
@@ -73,6 +74,7 @@ class Peer:
         settings: Settings,
         pool: DecodePool,
         kit: SpeechKit,
+        gate: QuestionGate,
     ) -> None:
         self._settings = settings
         self._outbox = Outbox(settings.outbox)
@@ -91,6 +93,7 @@ class Peer:
             self._outbox.put,
             pool=pool,
             kit=kit,
+            gate=gate,
             playback=self._speaker,
             limits=self._limits,
             max_rate_hz=settings.kept_fps,
@@ -229,12 +232,18 @@ class Peers:
     """All peers by their webrtc_id."""
 
     def __init__(
-        self, engine: Engine, settings: Settings, pool: DecodePool, kit: SpeechKit
+        self,
+        engine: Engine,
+        settings: Settings,
+        pool: DecodePool,
+        kit: SpeechKit,
+        gate: QuestionGate,
     ) -> None:
         self._engine = engine
         self._settings = settings
         self._pool = pool
         self._kit = kit
+        self._gate = gate
         self._peers: dict[str, Peer] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self.admission = Admission(settings.max_peers)
@@ -264,7 +273,7 @@ class Peers:
             await asyncio.sleep(0)  # its slot is given back by the task that waits for it
         self.admission.enter()
         try:
-            peer = Peer(config, self._engine, self._settings, self._pool, self._kit)
+            peer = Peer(config, self._engine, self._settings, self._pool, self._kit, self._gate)
         except BaseException:
             self.admission.leave()
             raise

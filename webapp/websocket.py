@@ -10,6 +10,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from core.engines.base import Engine
 from core.errors import ProtocolError, SightlineError
 from core.frames import DecodePool
+from core.gate import QuestionGate
 from core.outbox import Outbox
 from core.protocol import ClientMessage, ErrorEvent, SessionConfig, parse_client_message
 from core.session import Session
@@ -41,12 +42,14 @@ class VideoChatSocket:
         settings: Settings,
         pool: DecodePool,
         kit: SpeechKit,
+        gate: QuestionGate,
     ) -> None:
         self._socket = socket
         self._engine = engine
         self._settings = settings
         self._pool = pool
         self._kit = kit
+        self._gate = gate
         self._outbox = Outbox(settings.outbox)
         self._session: Session | None = None
 
@@ -150,6 +153,7 @@ class VideoChatSocket:
             self._outbox.put,
             pool=self._pool,
             kit=self._kit,
+            gate=self._gate,
             limits=self._settings.limits,
         )
         self._session.start()

@@ -21,8 +21,11 @@ class EngineInfo:
     input_modalities: frozenset[str] = frozenset({"text", "image"})
     output_modalities: frozenset[str] = frozenset({"text"})
     output_rate_hz: int = 24_000  # of native audio
-    context_tokens: int | None = None
+    context_tokens: int | None = None  # prompt and answer together
+    images_per_prompt: int | None = None
     prefix_caching: bool = False  # a warm-up makes the next question cheaper
+    counts: str = "tokens"  # what its usage is counted in
+    remembers: bool = False  # what it saw of a session, after the frames left the prompt
     stages: tuple[str, ...] = ("thinker",)
 
     @property
@@ -125,7 +128,10 @@ class Engine(Protocol):
         """Load. Returns once it can answer; raises `EngineError` if it cannot."""
 
     def generate(self, request: EngineRequest) -> AsyncIterator[EngineOutput]:
-        """Outputs of a request. Text is always a delta. Raises `EngineError`."""
+        """Outputs of a request. Text is always a delta.
+
+        Raises `EngineError`; `PromptTooLong` if a shorter prompt would do.
+        """
 
     async def abort(self, request_id: str) -> None:
         """Stop an accepted request; returns once the engine has let go of it."""

@@ -98,6 +98,8 @@ class EmbeddedEngine(Engine):
             input_modalities=frozenset({"text", "image"}),
             output_modalities=frozenset({"text"}),
             prefix_caching=True,
+            counts="frames",
+            remembers=True,
             stages=("vision",),
         )
 

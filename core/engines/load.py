@@ -8,7 +8,12 @@ from core.errors import EngineError
 from core.settings import Settings
 
 # Engines that come with us. Like anybody's, a factory takes the settings.
-FACTORIES = {"embedded": "core.engines.load:embedded"}
+FACTORIES = {
+    "embedded": "core.engines.load:embedded",
+    "vllm": "core.engines.vllm:create",
+    "openai": "core.engines.openai:create",
+    "omni": "core.engines.omni:create",
+}
 
 
 def embedded(settings: Settings) -> Engine:

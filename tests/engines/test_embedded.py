@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from core.context import Context
 from core.engines.base import EngineRequest
 from core.engines.embedded import EmbeddedEngine, question_text
 from core.errors import EngineError
 from core.perception.look import Perceiver
 from core.perception.note import Note
-from core.prompt import Frame, window_prompt
+from core.prompt import Frame, prompt
 from core.timeline import FrameTimeline
 from core.weights import ModelError
 from tests.media import photo
@@ -49,10 +50,10 @@ def request(frames, text="", *, session_id="one", time_s=None, number=[0]):  # n
     return EngineRequest(
         f"request-{number[0]}",
         session_id,
-        window_prompt(
+        prompt(
+            "chronological",
+            Context(tuple(frames)),
             system_prompt="You are helpful.",
-            history=[],
-            frames=frames,
             timestamps=True,
             text=text,
         ),

@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
+from core.context import Context
 from core.engines.base import EngineInfo, EngineRequest
 from core.errors import EngineError
 from core.frames import NO_SOURCE, Frame, FrameInput
+from core.gate import QuestionGate
 from core.limits import SessionLimits
 from core.protocol import SessionConfig
 from core.timeline import FrameTimeline
@@ -19,9 +21,15 @@ CACHING = EngineInfo("scripted", "script", "", prefix_caching=True)
 TEXT_ONLY = SessionConfig(enable_frame_filter=False, modalities=["text"])
 
 
-def warmup(engine: ScriptedEngine, frames: list[Frame]) -> Warmup:
+def warmup(engine: ScriptedEngine, frames: list[Frame], gate: QuestionGate | None = None) -> Warmup:
     request = EngineRequest("video-warmup-1", "s", (), prefill_only=True)
-    return Warmup(engine, request, frames, SessionLimits())
+    return Warmup(
+        engine,
+        gate or QuestionGate(),
+        SessionLimits(),
+        context=lambda: Context(tuple(frames)),
+        request=lambda context: request,
+    )
 
 
 def held(name: str) -> Frame:
@@ -50,9 +58,9 @@ async def test_frames_are_held_until_it_is_done() -> None:
     engine = ScriptedEngine(lambda r: say("x"), gate=asyncio.Event())
     frames = [held("a"), held("b")]
     work = warmup(engine, frames)
-    assert work.content_ids == {"a", "b"}
     running = asyncio.create_task(work.run())
     await engine.until("generate")
+    assert work.content_ids == {"a", "b"}
     assert all(f.held for f in frames)
     engine.gate.set()  # type: ignore[union-attr]
     async with asyncio.timeout(WAIT_S):

@@ -1,0 +1,128 @@
+"""Prompts by vLLM's own renderer: the model's chat template and multimodal processor."""
+
+import asyncio
+import base64
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from core.engines.base import AudioPart, EngineRequest, ImagePart, Message, TextPart
+from core.engines.chat import ContentPart, chat_messages
+from core.engines.vllm_model import ModelLimits
+from core.errors import EngineError, PromptTooLong
+from core.speech.pcm import wav_bytes
+
+if TYPE_CHECKING:
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+AUDIO_RATE_HZ = 16_000
+QUESTION_TOKENS = 512  # room that a warm-up leaves for the question and its answer
+LEAST_ANSWER_TOKENS = 64  # room that a question's prompt leaves at least
+STAND_INS = ("0", "1")  # two questions: what their prompts share is what any question's has
+
+
+class PromptRenderer:
+    """Makes engine inputs. Slow parts run on vLLM's renderer threads, not on the event loop."""
+
+    def __init__(self, llm: "AsyncLLM") -> None:
+        self._renderer = llm.renderer
+
+    async def prompt(self, request: EngineRequest, limits: ModelLimits) -> dict[str, Any]:
+        """The engine input of a request; of a warm-up, only what precedes any question.
+
+        Images and audio carry ids, so that a repeated one is neither processed nor encoded
+        again; the cache salt keeps sessions apart. Raises `PromptTooLong`, `EngineError`.
+        """
+        _require_images(request, limits)
+        try:
+            if request.prefill_only:
+                rendered = await self._prefix(request.messages, request.session_id)
+            else:
+                rendered = await self._rendered(request.messages, request.session_id)
+        except Exception as error:
+            raise EngineError(
+                "prompt_not_rendered", f"The model's chat template failed: {error}"
+            ) from error
+        tokens = await self._renderer.tokenize_prompt_async(
+            rendered, self._renderer.default_chat_tok_params
+        )
+        prompt: dict[str, Any] = dict(
+            await self._renderer.process_for_engine_async(tokens, time.time())
+        )
+        require_room(len(prompt["prompt_token_ids"]), limits, prefill_only=request.prefill_only)
+        prompt["cache_salt"] = request.session_id
+        return prompt
+
+    async def _rendered(self, messages: Sequence[Message], session_id: str) -> Any:
+        from vllm.renderers.params import ChatParams
+
+        audio = partial(_audio_part, key=session_id.encode()[:64])
+        chat = await asyncio.to_thread(chat_messages, messages, image=_image_part, audio=audio)
+        params = ChatParams(chat_template_kwargs={"add_generation_prompt": True})
+        _, prompt = await self._renderer.render_messages_async(chat, params)
+        return prompt
+
+    async def _prefix(self, messages: Sequence[Message], session_id: str) -> Any:
+        """What the prompts of two different questions after `messages` have in common."""
+        one, other = [
+            await self._rendered(_asked(messages, text), session_id) for text in STAND_INS
+        ]
+        key = "prompt_token_ids" if "prompt_token_ids" in one else "prompt"
+        one[key] = one[key][: _common(one[key], other[key])]
+        return one
+
+
+def _common(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many items two sequences have in common from their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _asked(messages: Sequence[Message], text: str) -> list[Message]:
+    """`messages` with a question as the last part of the last user message."""
+    *before, last = messages
+    if last.role != "user":
+        return [*messages, Message("user", (TextPart(text),))]
+    return [*before, replace(last, parts=(*last.parts, TextPart(text)))]
+
+
+def require_room(tokens: int, limits: ModelLimits, *, prefill_only: bool) -> None:
+    """Raise `PromptTooLong` unless a prompt of `tokens` leaves room for what follows it."""
+    limit = limits.context_tokens
+    if limit is None:
+        return
+    room = min(QUESTION_TOKENS if prefill_only else LEAST_ANSWER_TOKENS, limit // 4)
+    if tokens + room > limit:
+        raise PromptTooLong(
+            f"The prompt has {tokens} tokens; with room for an answer the model takes "
+            f"{limit - room} of {limit}"
+        )
+
+
+def _require_images(request: EngineRequest, limits: ModelLimits) -> None:
+    count = sum(isinstance(p, ImagePart) for m in request.messages for p in m.parts)
+    limit = limits.images_per_prompt
+    if limit is not None and count > limit:
+        raise PromptTooLong(f"The prompt has {count} images, the model takes {limit}")
+
+
+def _image_part(part: ImagePart) -> ContentPart:
+    return {
+        "type": "image_pil",
+        "image_pil": Image.fromarray(part.rgb),
+        "uuid": part.content_id,
+    }
+
+
+def _audio_part(part: AudioPart, key: bytes) -> ContentPart:
+    wav = base64.b64encode(wav_bytes(part.pcm16, AUDIO_RATE_HZ)).decode("ascii")
+    return {
+        "type": "input_audio",
+        "input_audio": {"data": wav, "format": "wav"},
+        "uuid": hashlib.blake2b(part.pcm16, key=key, digest_size=16).hexdigest(),
+    }
