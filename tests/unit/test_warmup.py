@@ -1,18 +1,22 @@
 """Seeing ahead: when the engine is shown frames before anybody asks, and how it stops."""
 
 import asyncio
+from dataclasses import replace
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.context import Context
-from core.engines.base import EngineInfo, EngineRequest
+from core.engines.base import EngineInfo, EngineRequest, EngineUsage
 from core.errors import EngineError
 from core.frames import NO_SOURCE, Frame, FrameInput
 from core.gate import QuestionGate
 from core.limits import SessionLimits
 from core.protocol import SessionConfig
 from core.timeline import FrameTimeline
-from core.warmup import Warmup, WarmupState, warms_up
+from core.warmup import PrefillLedger, Warmup, WarmupState, warms_up
 from tests.fakes import WAIT_S, Harness, ScriptedEngine, frame, images, jpeg, say, texts
 
 pytestmark = pytest.mark.unit
@@ -175,3 +179,77 @@ async def test_a_failed_warm_up_does_not_end_the_session() -> None:
         h.session.ask("?")
         assert (await h.client.until("response.text.done")).text == "Yes."
     assert not h.client.of("error")
+
+
+# --- what it cost and saved -----------------------------------------------------------
+
+
+def test_tokens_are_counted_as_warmed_reused_and_wasted() -> None:
+    ledger = PrefillLedger()
+    ledger.warmed_up(EngineUsage(prompt_tokens=100, cached_tokens=0))
+    ledger.warmed_up(EngineUsage(prompt_tokens=150, cached_tokens=96))
+    assert (ledger.warmed, ledger.wasted) == (154, 4)  # 96 to 100 were computed twice
+    ledger.asked(EngineUsage(prompt_tokens=160, cached_tokens=128))
+    assert (ledger.reused, ledger.computed, ledger.wasted) == (128, 32, 4 + 22)
+    ledger.asked(EngineUsage(prompt_tokens=170, cached_tokens=160))
+    assert (ledger.reused, ledger.computed, ledger.wasted) == (288, 42, 26)
+    assert (ledger.warmups, ledger.context) == (2, 170)
+
+
+def test_what_was_warmed_for_a_prompt_that_changed_is_wasted() -> None:
+    ledger = PrefillLedger()
+    ledger.warmed_up(EngineUsage(1000, 0))
+    ledger.warmed_up(EngineUsage(600, 0))  # the oldest half was dropped
+    assert ledger.wasted == 1000
+    ledger.asked(EngineUsage(610, 590))
+    assert ledger.wasted == 1010
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 500), st.integers(0, 500))))
+def test_nothing_is_wasted_that_was_not_warmed(requests: list[tuple[bool, int, int]]) -> None:
+    ledger = PrefillLedger()
+    for is_warmup, one, other in requests:
+        usage = EngineUsage(max(one, other), min(one, other))
+        (ledger.warmed_up if is_warmup else ledger.asked)(usage)
+        assert 0 <= ledger.wasted <= ledger.warmed
+
+
+async def test_the_figures_are_sent_after_each_request() -> None:
+    engine = ScriptedEngine(info=replace(CACHING, context_tokens=4096))
+    async with Harness(engine, TEXT_ONLY) as h:
+        h.session.frame(frame())
+        first = await h.client.until("prefill.stats")
+        h.session.ask("?")
+        second = await h.client.until("prefill.stats", 2)
+    assert (first.warmups, first.tokens_warmed, first.tokens_reused) == (1, 6, 0)
+    assert (second.tokens_reused, second.tokens_computed) == (4, 6)
+    assert (second.context_tokens, second.context_limit) == (10, 4096)
+
+
+async def test_without_warm_ups_there_are_no_figures() -> None:
+    async with Harness() as h:
+        h.session.frame(frame())
+        h.session.ask("?")
+        await h.client.until("response.done")
+    assert not h.client.of("prefill.stats")
+
+
+async def test_frames_are_warmed_up_to_the_first_whose_pixels_are_not_there() -> None:
+    """A frame that is decoded late must not be squeezed in before what was warmed already."""
+    engine = ScriptedEngine(info=CACHING)
+    async with Harness(engine, TEXT_ONLY) as h:
+        buffer = h.session._intake.buffer
+        h.session.frame(frame(jpeg(0)))
+        await engine.until("closed")
+        late = held("late")
+        buffer.append(late)
+        h.session.frame(frame(jpeg(1)))
+        await h.client.until("video.frame.ack", 2)
+        await buffer.frames[-1].decoded.wait()
+        h.session.update({"num_frames": 5})
+        await h.client.until("session.updated")
+        assert len(engine.requests) == 1
+        late.finish_decode(np.zeros((4, 4, 3), np.uint8), 0.0)
+        h.session.update({"num_frames": 6})
+        await engine.until("closed", 2)
+    assert len(images(engine.requests[1])) == 3
