@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ANSWER_TOKENS = 512  # of an answer whose length nobody named
+SHUTDOWN_S = 5.0  # for the engine process to end by itself
 WATCH_S = 0.5  # between two looks at whether the engine core is alive
 RESTART_PAUSES_S = (0.0, 2.0, 10.0, 30.0)  # before each attempt to start it again
 
@@ -111,7 +112,7 @@ class VllmEngine(Engine):
         self._health = EngineHealth("loading", "The engine process died; it is being restarted")
         if dead is not None:
             with suppress(Exception):  # of a dead process: nothing can be done about it
-                await asyncio.to_thread(dead.shutdown)
+                await asyncio.to_thread(dead.shutdown, 0.0)
         for pause_s in RESTART_PAUSES_S:
             await asyncio.sleep(pause_s)
             try:
@@ -177,6 +178,10 @@ class VllmEngine(Engine):
         return SamplingParams(**fields, output_kind=RequestOutputKind.DELTA)
 
     def _failure(self, llm: "AsyncLLM", error: Exception) -> EngineError:
+        from vllm.exceptions import VLLMClientError
+
+        if isinstance(error, VLLMClientError | ValueError):
+            return EngineError("engine_rejected", f"The model cannot take this prompt: {error}")
         if llm.errored:
             return EngineError(
                 "engine_died",
@@ -201,7 +206,7 @@ class VllmEngine(Engine):
             await asyncio.wait([self._watching])
         llm, self._llm, self._renderer = self._llm, None, None
         if llm is not None:
-            await asyncio.to_thread(llm.shutdown)
+            await asyncio.to_thread(llm.shutdown, SHUTDOWN_S)
 
 
 def _output(output: Any, *, prefill_only: bool) -> EngineOutput:

@@ -110,7 +110,8 @@ def load_model(settings: Settings) -> "AsyncLLM":
 def _explained(model: str, error: Exception) -> EngineError:
     """What is wrong, and what to do about it, by what vLLM and Transformers say."""
     said = str(error).strip()
-    first = said.splitlines()[0] if said else type(error).__name__
+    lines = [line.strip() for line in said.splitlines()[:3]]
+    first = " ".join(lines) or type(error).__name__  # a validation error names it in the second
     lower = said.lower()
     if "out of memory" in lower or "no available memory" in lower or "kv cache" in lower:
         return EngineError(

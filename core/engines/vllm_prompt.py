@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import hashlib
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ class PromptRenderer:
 
     def __init__(self, llm: "AsyncLLM") -> None:
         self._renderer = llm.renderer
+        self._special = _special_tokens(self._renderer.get_tokenizer())
 
     async def prompt(self, request: EngineRequest, limits: ModelLimits) -> dict[str, Any]:
         """The engine input of a request; of a warm-up, only what precedes any question.
@@ -39,24 +41,52 @@ class PromptRenderer:
         again; the cache salt keeps sessions apart. Raises `PromptTooLong`, `EngineError`.
         """
         _require_images(request, limits)
+        messages = [self._defused(message) for message in request.messages]
         try:
             if request.prefill_only:
-                rendered = await self._prefix(request.messages, request.session_id)
+                rendered = await self._prefix(messages, request.session_id)
             else:
-                rendered = await self._rendered(request.messages, request.session_id)
+                rendered = await self._rendered(messages, request.session_id)
         except Exception as error:
             raise EngineError(
                 "prompt_not_rendered", f"The model's chat template failed: {error}"
             ) from error
-        tokens = await self._renderer.tokenize_prompt_async(
-            rendered, self._renderer.default_chat_tok_params
-        )
+        tokens = await self._tokens(rendered)
         prompt: dict[str, Any] = dict(
             await self._renderer.process_for_engine_async(tokens, time.time())
         )
         require_room(len(prompt["prompt_token_ids"]), limits, prefill_only=request.prefill_only)
         prompt["cache_salt"] = request.session_id
         return prompt
+
+    def _defused(self, message: Message) -> Message:
+        """With the model's special tokens broken up where somebody has typed them.
+
+        One more image token than there are images would end the engine process, and a role
+        token would let a person speak as the system.
+        """
+        parts = tuple(
+            TextPart(self._special.sub(_broken_up, part.text))
+            if isinstance(part, TextPart)
+            else part
+            for part in message.parts
+        )
+        return replace(message, parts=parts)
+
+    async def _tokens(self, rendered: Any) -> Any:
+        from vllm.exceptions import VLLMValidationError
+
+        try:
+            return await self._renderer.tokenize_prompt_async(
+                rendered, self._renderer.default_chat_tok_params
+            )
+        except VLLMValidationError as error:
+            if error.parameter == "input_tokens":
+                raise PromptTooLong(
+                    f"The prompt has {error.value} tokens, the model takes "
+                    f"{self._renderer.model_config.max_model_len} with its answer"
+                ) from error
+            raise
 
     async def _rendered(self, messages: Sequence[Message], session_id: str) -> Any:
         from vllm.renderers.params import ChatParams
@@ -81,6 +111,18 @@ def _common(one: Sequence[Any], other: Sequence[Any]) -> int:
     """How many items two sequences have in common from their beginning."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _special_tokens(tokenizer: Any) -> re.Pattern[str]:
+    """What stands for more than its letters in this model's prompts."""
+    names = {str(token) for token in tokenizer.get_added_vocab()}
+    names |= {str(token) for token in tokenizer.all_special_tokens}
+    written = [re.escape(name) for name in sorted(names, key=len, reverse=True) if len(name) > 1]
+    return re.compile("|".join(written) or r"(?!)", re.IGNORECASE)
+
+
+def _broken_up(token: re.Match[str]) -> str:
+    return f"{token[0][0]} {token[0][1:]}"
 
 
 def _asked(messages: Sequence[Message], text: str) -> list[Message]:
