@@ -49,9 +49,9 @@ class Dropped:
 
     @property
     def line(self) -> str:
-        """For example `[0.0–31.2 s is no longer shown: 24 frames. Asked: "…" Answered: "…"]`."""
+        """For example `[0.0–31.2 s is no longer shown: 24 frames. Asked: "…" Answered: "…".]`."""
         told = [
-            f'Asked: "{_short(past.question)}" Answered: "{_short(past.answer)}"'
+            f'Asked: "{_short(past.question)}" Answered: "{_short(past.answer)}".'
             for past in self.exchanges
         ]
         if self.frames:

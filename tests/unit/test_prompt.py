@@ -90,7 +90,7 @@ def test_chronological_keeps_a_spoken_question_as_the_engine_heard_it() -> None:
 def test_what_was_dropped_is_one_line_before_everything_else() -> None:
     dropped = Dropped().plus(numbered(0, 1, 2), [exchange(0, 2)])
     context = Context(numbered(3), (), dropped)
-    line = '[0.0–2.0 s is no longer shown: 3 frames. Asked: "q0" Answered: "a0"]'
+    line = '[0.0–2.0 s is no longer shown: 3 frames. Asked: "q0" Answered: "a0".]'
     assert ask("chronological", context, text="?") == (
         user(TextPart(line), image("f3", 3), TextPart("?")),
     )

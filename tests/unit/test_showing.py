@@ -133,7 +133,7 @@ async def test_half_of_the_frames_leave_at_once_with_their_exchanges() -> None:
     assert len(images(last)) == 3
     line, *rest = texts(last)
     assert line.startswith("[")
-    assert 's is no longer shown: 2 frames. Asked: "one?" Answered: "Yes."]' in line
+    assert 's is no longer shown: 2 frames. Asked: "one?" Answered: "Yes.".]' in line
     assert rest == ["two?", "Yes.", "three?"]
 
 
