@@ -357,6 +357,7 @@ class ServerEvent(BaseModel):
 
     model_config = ConfigDict(frozen=True)
     omitted_when_none: ClassVar[frozenset[str]] = frozenset()
+    type: str
 
     def payload(self) -> dict[str, Any]:
         """The event as JSON-ready values; optional fields that do not apply are left out."""

@@ -1,0 +1,1 @@
+"""What makes the models and other files that the repository holds; not part of the app."""

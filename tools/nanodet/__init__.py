@@ -1,0 +1,1 @@
+"""The object detector that the embedded engine uses, from its published weights."""
