@@ -112,7 +112,7 @@ class VllmEngine(Engine):
         self._health = EngineHealth("loading", "The engine process died; it is being restarted")
         if dead is not None:
             with suppress(Exception):  # of a dead process: nothing can be done about it
-                await asyncio.to_thread(dead.shutdown, 0.0)
+                await _shut_down(dead, 0.0)
         for pause_s in RESTART_PAUSES_S:
             await asyncio.sleep(pause_s)
             try:
@@ -206,7 +206,14 @@ class VllmEngine(Engine):
             await asyncio.wait([self._watching])
         llm, self._llm, self._renderer = self._llm, None, None
         if llm is not None:
-            await asyncio.to_thread(llm.shutdown, SHUTDOWN_S)
+            await _shut_down(llm, SHUTDOWN_S)
+
+
+async def _shut_down(llm: "AsyncLLM", timeout_s: float) -> None:
+    """End the engine process. Its outputs are no longer read: their end would look like a crash."""
+    if llm.output_handler is not None:
+        llm.output_handler.cancel()
+    await asyncio.to_thread(llm.shutdown, timeout_s)
 
 
 def _output(output: Any, *, prefill_only: bool) -> EngineOutput:

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -19,9 +20,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 
 
-def vllm_settings(**fields: object) -> Settings:
+def vllm_settings(**fields: Any) -> Settings:
     """Settings of a small in-process engine, of the tiny model unless another is named."""
-    defaults: dict[str, object] = {
+    defaults: dict[str, Any] = {
         "engine": "vllm",
         "model": str(TINY_VLM),
         "dtype": "float32",

@@ -4,7 +4,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
 
 from core.engines.base import (
     Engine,
@@ -24,6 +23,7 @@ class Record:
     asked_s: float
     first_s: float | None = None
     ended_s: float | None = None
+    output_s: list[float] = field(default_factory=list)  # of each output
     text: str = ""
     usage: EngineUsage | None = None
 
@@ -44,7 +44,7 @@ class Record:
 class Recorder(Engine):
     """`engine`, with a record of every request."""
 
-    engine: Any
+    engine: Engine
     records: list[Record] = field(default_factory=list)
 
     @property
@@ -66,9 +66,11 @@ class Recorder(Engine):
         record = Record(request, time.perf_counter())
         self.records.append(record)
         try:
-            async with aclosing(self.engine.generate(request)) as outputs:
+            outputs = self.engine.generate(request)
+            async with aclosing(outputs):  # type: ignore[type-var]
                 async for output in outputs:
-                    record.first_s = record.first_s or time.perf_counter()
+                    record.output_s.append(time.perf_counter())
+                    record.first_s = record.first_s or record.output_s[0]
                     record.text += output.text_delta
                     record.usage = output.usage or record.usage
                     yield output

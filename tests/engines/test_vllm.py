@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from prometheus_client import REGISTRY
 
 from core.context import Context, Dropped, Exchange
 from core.engines.base import EngineRequest, ImagePart, Message, TextPart
@@ -18,6 +17,8 @@ from core.prompt import Layout, prompt
 from core.protocol import SessionConfig
 from core.timeline import FrameTimeline
 from tests.engines.conftest import START_S, until_ready, vllm_settings
+from tests.engines.conversation import computed_tokens, converse
+from tests.engines.neighbours import Neighbours, scheduled_ahead
 from tests.engines.recorder import Recorder
 from tests.fakes import Harness, frame, jpeg, picture
 
@@ -233,51 +234,6 @@ async def test_a_warmed_prefix_is_token_identical_up_to_the_question(
 # --- every frame is prefilled once ----------------------------------------------------
 
 
-def computed_tokens() -> int:
-    """Prompt tokens that were not in the prefix cache, by vLLM's own counters; all requests.
-
-    They count a warm-up that was stopped in full: an upper bound.
-    """
-    read = REGISTRY.get_sample_value
-    names = ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total")
-    labels = [
-        sample.labels
-        for metric in REGISTRY.collect()
-        for sample in metric.samples
-        if sample.name == names[0]
-    ]
-    queries, hits = (sum(read(name, each) or 0 for each in labels) for name in names)
-    return round(queries - hits)
-
-
-async def converse(engine: Recorder, layout: Layout, *, turns: int, new_frames: int) -> int:
-    """A conversation with `new_frames` before each question: the tokens of its last prompt."""
-    config = SessionConfig(
-        modalities=["text"],
-        enable_frame_filter=False,
-        max_frames=turns * new_frames,
-        timestamps=True,
-        context_layout=layout,
-        sampling_params_list=[{"max_tokens": 12, "temperature": 0.0}],
-    )
-    sent = 0
-    async with Harness(engine, config) as h:
-        for turn in range(turns):
-            for _ in range(new_frames):
-                h.session.frame(frame(jpeg(sent, width=160, height=120), frame_id=str(sent)))
-                sent += 1
-                await h.client.until("video.frame.ack", sent)
-            for seen in h.session._intake.buffer.frames:
-                await seen.decoded.wait()
-            h.session.ask(f"What do you see in turn {turn}?")
-            await h.client.until("response.done", turn + 1)
-        assert not h.client.of("error")
-        assert not h.client.of("context.trimmed")
-    usage = engine.questions[-1].usage
-    assert usage is not None
-    return usage.prompt_tokens
-
-
 async def test_each_frame_is_prefilled_once_over_ten_turns(large_frames: Recorder) -> None:
     """Design section 4: at most 1.1 times the distinct tokens, where `window` is far above."""
     before = computed_tokens()
@@ -291,6 +247,19 @@ async def test_the_window_layout_computes_them_again(large_frames: Recorder) -> 
     before = computed_tokens()
     distinct = await converse(large_frames, "window", turns=4, new_frames=5)
     assert computed_tokens() - before > 1.8 * distinct
+
+
+async def test_no_warm_up_is_ever_scheduled_ahead_of_a_waiting_question(
+    tiny_vlm: Recorder,
+) -> None:
+    """Four sessions stream while a fifth asks."""
+    tiny_vlm.records.clear()
+    async with Neighbours(tiny_vlm, streaming=4, interval_s=0.1) as neighbours:
+        for number in range(12):
+            await neighbours.ask(f"What do you see? {number}")
+    assert len(tiny_vlm.questions) == 12
+    assert len(tiny_vlm.warmups) > 12
+    assert scheduled_ahead(tiny_vlm) == []
 
 
 # --- bad input, and the worst -----------------------------------------------------------
