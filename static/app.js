@@ -3,6 +3,8 @@
 import { Devices, NoDevices } from "./devices.js";
 import { h, setText, show } from "./dom.js";
 import { EngineWatch } from "./engine.js";
+import { EngineView } from "./engineview.js";
+import { Figures } from "./figures.js";
 import { FrameLog } from "./frames.js";
 import { icon } from "./icons.js";
 import { Link } from "./link.js";
@@ -43,6 +45,7 @@ class App {
     this.rtt_ms = null;
     this.playback_ms = null;
     this.frames = new FrameLog();
+    this.figures = new Figures(view.figures);
     this.notices = new Notices(view.notices);
     this.machine = new Machine(() => this.render());
     this.transcript = new Transcript(view.transcript, this.frames, {
@@ -51,6 +54,8 @@ class App {
       asked: () => this.when(performance.now() - (this.rtt_ms ?? 0) / 2),
       speaks: () => this.speaks,
       playback_ms: () => this.playback_ms,
+      counts: () => this.engine.counts,
+      ask: (question) => this.askTyped(question),
     });
     this.devices = new Devices({ changed: () => this.listCameras(), cameraEnded: () => this.cameraEnded() });
     this.voice = new Voice(view, {
@@ -65,10 +70,15 @@ class App {
       this.update({ modalities: this.speaker.modalities(host.settings()) });
       this.render();
     });
-    this.engine = new EngineWatch(() => {
-      this.allowVoice();
-      this.render();
+    this.engine = new EngineWatch({
+      changed: () => {
+        this.allowVoice();
+        this.render();
+      },
+      inSession: () => this.live,
+      ready: (again) => this.engineReady(again),
     });
+    this.engineView = new EngineView(view, this.engine, this.figures);
     this.link = new Link({
       media: () => ({ video: this.devices.video, audio: this.devices.audio, heard: this.voice.detection != null }),
       config: () => ({ ...ALWAYS, ...this.settings(), turn_detection: this.voice.begin() }),
@@ -80,7 +90,7 @@ class App {
     });
     this.bind();
     this.render();
-    this.engine.start();
+    this.engine.check();
   }
 
   get live() {
@@ -108,14 +118,16 @@ class App {
     view.camera.addEventListener("change", () => this.selectCamera(view.camera.value));
     view.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.askTyped(view.question.value);
+      if (this.askTyped(view.question.value)) view.question.value = "";
     });
     view.suggestions.addEventListener("click", ({ target }) => {
       const text = target.closest("[data-question]")?.dataset.question;
       if (!text) return;
-      view.question.value = text;
       if (this.live) this.askTyped(text);
-      else view.question.focus();
+      else {
+        view.question.value = text;
+        view.question.focus();
+      }
     });
     window.addEventListener("keydown", (event) => event.key === "Escape" && this.cancel());
     window.addEventListener("pagehide", () => this.machine.active && this.stop());
@@ -198,6 +210,7 @@ class App {
     if (!back) this.root.dataset.connectMs = (performance.now() - this.pressed_ms).toFixed(1);
     this.created_ms = performance.now();
     this.frames.reset();
+    this.figures.reset();
     this.transcript.newSession(back ? "Reconnected — the model starts fresh" : "New session — the model starts fresh");
     this.machine.to("live");
     this.engine.know(event);
@@ -286,11 +299,12 @@ class App {
 
   // --- asking --------------------------------------------------------------------------
 
+  /** @returns {boolean} whether it was asked; otherwise it is the caller's to keep */
   askTyped(value) {
     const text = value.trim();
-    if (!text || !this.ask(text)) return;
-    this.view.question.value = "";
+    if (!text || !this.ask(text)) return false;
     if (this.wide) this.view.question.focus({ preventScroll: true });
+    return true;
   }
 
   ask(text) {
@@ -313,11 +327,23 @@ class App {
       this.frames.add(event);
       return;
     }
+    if (event.type === "prefill.stats") {
+      this.figures.take(event, this.engine.counts);
+      this.engineView.render(this.live);
+      return;
+    }
+    if (event.type === "error" && event.code?.startsWith("engine_")) this.engine.suspect();
     if (event.type === "input_audio_buffer.speech_started") this.notices.dismiss("no_speech");
     if (event.transcript === "" && this.voice.pushToTalk) this.notices.add("no_speech", help("no_speech"));
     if (!this.transcript.handle(event) && event.type === "error") {
       this.notices.add(event.code, help(event.code, event.message));
     }
+  }
+
+  /** It was loading, restarting or away; who has asked meanwhile is told. */
+  engineReady(again) {
+    if (!this.live || !this.transcript.turns.length) return;
+    this.transcript.remark("engine", () => (again ? "The engine is ready again." : "The engine is ready."));
   }
 
   // --- showing -------------------------------------------------------------------------
@@ -330,8 +356,10 @@ class App {
     root.dataset.hears = String(this.engine.hears);
     root.dataset.speaks = String(this.speaks);
     this.renderCard(state, detail);
-    this.renderChips(state);
+    this.renderConnection(state);
     const inSession = state === "live" || state === "lost";
+    this.engineView.render(inSession);
+    this.transcript.setAnswering(state === "live" && this.engine.ready);
     show(view.controls, this.machine.active);
     show(view.live, inSession && this.frames.totals != null);
     show(view.mute, inSession && this.devices.audio != null);
@@ -372,27 +400,21 @@ class App {
     if (content.action) setText(view.startLabel, content.action);
     show(view.retry, content.retry != null && detail.retry_s > 0);
     if (content.retry) setText(view.retry, content.retry);
-    show(view.cardEngine, this.engine.status !== "ready" && this.engine.note !== "");
-    setText(view.cardEngine, this.engine.note);
   }
 
-  renderChips(state) {
-    const { view, engine } = this;
+  renderConnection(state) {
+    const { view } = this;
     const words = {
       "live": "Connected", "connecting": "Connecting", "lost": "Reconnecting", "asking-permission": "Needs permission",
       "denied": "Camera blocked", "no-camera": "No camera", "full": "Server full", "failed": "Not connected",
     };
     const rtt = state === "live" && this.rtt_ms != null ? ` · ${Math.max(1, Math.round(this.rtt_ms))} ms` : "";
     view.connectionText.replaceChildren(h("b", {}, words[state] ?? "Not connected"), h("span", { class: "rtt" }, rtt));
-    const label = engine.label;
-    show(view.engine, label != null);
-    if (label) view.engineText.replaceChildren(h("span", { class: "before" }, label.before), h("b", {}, label.name));
-    view.engine.title = engine.title;
   }
 
   showRtt(ms) {
     this.rtt_ms = this.rtt_ms == null ? ms : 0.7 * this.rtt_ms + 0.3 * ms;
-    if (this.live) this.renderChips("live");
+    if (this.live) this.renderConnection("live");
   }
 
   async showRates() {

@@ -38,3 +38,23 @@ export function formatClock(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
   return `${String(Math.floor(whole / 60)).padStart(2, "0")}:${String(whole % 60).padStart(2, "0")}`;
 }
+
+/** A number of things for people, `32,768`. @param {number} count */
+export function formatCount(count) {
+  return count.toLocaleString("en");
+}
+
+// What is to be typed or looked up: in backticks, flags, addresses, paths, names such as Qwen/Qwen2.5-VL.
+const CODE = /`[^`]+`|(?<![\w-])--[a-z][\w-]*|https?:\/\/[^\s,;)]+|(?<![\w.])[~.]{0,2}\/[\w.~-][\w./~-]*|[\w.-]*[A-Z0-9_][\w.-]*\/[\w./-]+/g;
+
+/** A message as nodes, with what is code in it as code. @returns {(string|Node)[]} */
+export function prose(text) {
+  const parts = [];
+  let end = 0;
+  for (const { 0: found, index } of text.matchAll(CODE)) {
+    const code = found.replace(/[.,:;]+$/, ""); // the sentence's, not the code's
+    parts.push(text.slice(end, index), h("code", {}, code.replaceAll("`", "")));
+    end = index + code.length;
+  }
+  return [...parts, text.slice(end)].filter((part) => part !== "");
+}

@@ -114,8 +114,8 @@ function failure({ code, message }) {
 
 const HELP = {
   no_frames: "No frame has arrived yet. Give the camera a second, check that it is not covered, then ask again.",
-  engine_loading: "The engine is still loading. Your camera is on; ask again in a moment.",
-  engine_failed: "The engine could not answer. Ask again; if it keeps happening, the server's log says why.",
+  engine_loading: "The engine was not ready yet. Your question is kept.",
+  engine_died: "The engine stopped in the middle of this and is being restarted. Your question is kept.",
   no_audio: "Nothing was heard. Hold the button while you speak, or type the question.",
   no_speech: "No words were understood. Ask again, or type the question.",
   empty_question: "There was no question in that. Type one, or hold the button while you speak.",
@@ -123,6 +123,14 @@ const HELP = {
   decode_timeout: "Reading the frames took too long. Ask again in a moment.",
   overload: "The server is busy. Ask again in a moment.",
 };
+
+/** Errors after which the same question may well be answered. */
+const PASSING = new Set(["no_frames", "decode_timeout", "overload", "internal_error"]);
+
+/** Whether it makes sense to ask again after an error. */
+export function passes(code) {
+  return code.startsWith("engine_") || PASSING.has(code);
+}
 
 /** An error's code and message as help for a person. */
 export function help(code, message) {

@@ -1,6 +1,6 @@
 /** The conversation: which turn or utterance an event belongs to, dividers, following the newest words. */
 
-import { h } from "./dom.js";
+import { h, setText } from "./dom.js";
 import { Turn } from "./turn.js";
 import { Utterance } from "./utterance.js";
 
@@ -13,8 +13,9 @@ export class Transcript {
    * @param {import("./frames.js").FrameLog} log
    * @param {{open: (open: boolean) => void, hearing: (hearing: boolean) => void,
    *   asked: () => {asked_ms: number, clock_s: number}, speaks: () => boolean,
-   *   playback_ms: () => ?number}} hooks
-   *   `open`: whether an answer is on its way; `asked`: when a question that now comes back was asked
+   *   playback_ms: () => ?number, counts: () => string, ask: (question: string) => boolean}} hooks
+   *   `open`: whether an answer is on its way; `asked`: when a question that now comes back was asked;
+   *   `counts`: what the engine counts
    */
   constructor(element, log, hooks) {
     this.element = element;
@@ -23,6 +24,7 @@ export class Transcript {
     this.turns = []; // of this session
     this.utterances = new Map(); // item id → what is not a question yet
     this.follow = true;
+    this.answering = false; // whether the engine would take a question
     element.addEventListener("scroll", () => {
       this.follow = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_END_PX;
     });
@@ -31,10 +33,11 @@ export class Transcript {
 
   /** A question was typed and sent. @param {object} when see Turn */
   ask(question, when) {
-    return this.add(new Turn(question, when, this.log));
+    return this.add(question, when);
   }
 
-  add(turn) {
+  add(question, when) {
+    const turn = new Turn(question, when, this.log, (failed) => this.askAgain(failed));
     this.turns.push(turn);
     this.element.append(turn.element);
     this.follow = true;
@@ -42,8 +45,27 @@ export class Transcript {
     return turn;
   }
 
+  askAgain(turn) {
+    if (this.hooks.ask(turn.question)) turn.again.remove();
+  }
+
+  /** Whether a question could be answered now: only then is asking again offered. */
+  setAnswering(answering) {
+    this.answering = answering;
+    for (const button of this.element.querySelectorAll("[data-action=again]")) this.allow(button);
+  }
+
+  allow(button) {
+    button.disabled = !this.answering;
+    button.title = this.answering ? "" : "Once the engine is ready";
+  }
+
   /** Route a server event. @returns {boolean} whether something here took it */
   handle(event) {
+    if (event.type === "context.trimmed") {
+      this.trimmed(event);
+      return true;
+    }
     const taken = event.item_id != null && event.type !== "response.start" ? this.hear(event) : this.answer(event);
     if (taken) this.changed();
     return taken;
@@ -102,11 +124,12 @@ export class Transcript {
       case "video.frames.consumed": turn.consumed(event); break;
       case "response.text.delta": turn.delta(event.delta); break;
       case "response.text.done": turn.textDone(event.text); break;
-      case "response.done": turn.done(event); break;
+      case "response.done": turn.done(event, this.hooks.counts()); break;
       case "response.interrupted": turn.interrupted(event); break;
       case "error": turn.failed(event); break;
       default: return false;
     }
+    if (turn.again) this.allow(turn.again);
     return true;
   }
 
@@ -120,7 +143,7 @@ export class Transcript {
     if (event.type === "response.start") {
       if (event.item_id != null) return this.spoken(event.item_id);
       return waiting.find((turn) => turn.question === event.question) ?? waiting[0]
-        ?? this.add(new Turn(event.question, { ...this.hooks.asked(), itemId: null }, this.log));
+        ?? this.add(event.question, { ...this.hooks.asked(), itemId: null });
     }
     if (event.type === "error" && (id != null || event.event_type === "video.query")) return waiting[0];
     return undefined;
@@ -131,8 +154,36 @@ export class Transcript {
     const utterance = this.utterances.get(itemId);
     this.utterances.delete(itemId);
     utterance?.element.remove();
-    return this.add(new Turn(utterance?.text ?? "", { ...this.hooks.asked(), itemId }, this.log));
+    return this.add(utterance?.text ?? "", { ...this.hooks.asked(), itemId });
   }
+
+  // --- remarks -------------------------------------------------------------------------
+
+  /** A quiet line in its time, before a question that waits; one of its kind just before is replaced. */
+  remark(kind, text) {
+    const next = this.turns.find(({ status }) => status === "waiting")?.element ?? null;
+    let line = next ? next.previousElementSibling : this.element.lastElementChild;
+    if (line?.dataset.remark === kind) line.setAttribute("aria-live", "off"); // once is enough to be told
+    else {
+      line = h("p", { "class": "remark", "data-remark": kind, "role": "note" });
+      this.element.insertBefore(line, next);
+    }
+    setText(line, text(line));
+    this.scroll();
+  }
+
+  /** `context.trimmed`: several in a row are one line that counts on. */
+  trimmed({ frames, exchanges, message }) {
+    this.remark("trimmed", (line) => {
+      const { dataset } = line;
+      const before = Number(dataset.frames ?? 0) + Number(dataset.exchanges ?? 0);
+      dataset.frames = Number(dataset.frames ?? 0) + frames;
+      dataset.exchanges = Number(dataset.exchanges ?? 0) + exchanges;
+      return before ? `${message} ${inAll(dataset)}` : message;
+    });
+  }
+
+  // --- sessions ------------------------------------------------------------------------
 
   /** The connection went away: what was open will not be answered. */
   cut(reason) {
@@ -157,4 +208,10 @@ export class Transcript {
   scroll() {
     if (this.follow) this.element.scrollTop = this.element.scrollHeight;
   }
+}
+
+function inAll({ frames, exchanges }) {
+  const many = (count, word) => `${count} ${word}${count === "1" ? "" : "s"}`;
+  const parts = [frames !== "0" && many(frames, "frame"), exchanges !== "0" && many(exchanges, "question")];
+  return `So far: ${parts.filter(Boolean).join(" and ")}.`;
 }

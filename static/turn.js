@@ -1,9 +1,10 @@
 /** One question and its answer on the page, with the evidence the answer was given. */
 
-import { formatClock, h, setText } from "./dom.js";
+import { formatClock, h, prose, setText } from "./dom.js";
 import { icon } from "./icons.js";
-import { help } from "./state.js";
+import { help, passes } from "./state.js";
 import { timeBar } from "./timebar.js";
+import { usageLine } from "./usage.js";
 
 const SHOWN_FRAMES = 8; // the newest; the others open on demand
 const TIME_IN_TEXT = /(\d+(?:\.\d+)?)\s?(?:seconds?|secs?|s)\b/g;
@@ -22,13 +23,17 @@ export class Turn {
    * @param {{asked_ms: number, clock_s: number, itemId: ?string}} when
    *   `asked_ms` on performance.now(); `itemId` of the speech that asked it
    * @param {import("./frames.js").FrameLog} log
+   * @param {(turn: Turn) => void} askAgain
    */
-  constructor(question, { asked_ms, clock_s, itemId }, log) {
+  constructor(question, { asked_ms, clock_s, itemId }, log, askAgain) {
     this.log = log;
+    this.askAgain = askAgain;
     this.question = question;
     this.asked_ms = asked_ms;
     this.itemId = itemId ?? null;
     this.requestId = null;
+    this.again = null; // the button that asks it again
+    this.usage = null;
     this.speaks = false; // the answer is to be heard, too
     this.playback_ms = null; // how late it is heard
     this.status = "waiting";
@@ -166,8 +171,9 @@ export class Turn {
     this.strip.scrollLeft = 0;
   }
 
-  /** `response.done` */
-  done({ timing }) {
+  /** `response.done` @param {string} counts what its usage is counted in */
+  done({ timing, usage }, counts) {
+    this.usage = usage ? usageLine(usage, counts) : null;
     this.finish("done", timing);
   }
 
@@ -180,13 +186,22 @@ export class Turn {
     }
     this.finish("interrupted", timing);
     this.line.append(h("span", { class: "cut" }, `${this.text ? " — " : ""}${CUT[reason] ?? "interrupted"}`));
+    if (reason === "lost") this.offerAgain();
   }
 
   /** An `error` of this turn. */
   failed({ code, message }) {
     this.finish("error");
     this.element.dataset.code = code;
-    this.line.append(h("span", { class: "problem", title: message }, icon("alert"), help(code, message)));
+    this.line.append(h("span", { class: "problem", title: message }, icon("alert"), h("span", {}, ...prose(help(code, message)))));
+    if (passes(code)) this.offerAgain();
+  }
+
+  /** The question is kept: one press asks it again. */
+  offerAgain() {
+    if (!this.question) return; // it was only heard
+    this.again = h("button", { type: "button", "class": "again", "data-action": "again", onclick: () => this.askAgain(this) }, icon("again"), "Ask again");
+    this.line.after(this.again);
   }
 
   finish(status, timing) {
@@ -200,6 +215,7 @@ export class Turn {
     const bar = timeBar(this.timing, this.firstText_ms, this.playback_ms);
     this.evidence.querySelector(".time-bar")?.remove();
     if (bar) this.evidence.append(bar);
+    if (this.usage) this.evidence.append(this.usage);
   }
 
   /** The final text: times are links, and what was cut before it could be heard is marked. */

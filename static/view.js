@@ -18,7 +18,7 @@ export function build() {
   talk(v);
   v.speaker = h("audio", { "data-role": "speaker", autoplay: true });
   v.left = h("section", { class: "panel stage", "aria-label": "Camera" }, v.cam, v.controls, v.voiceNote, v.live);
-  v.right = h("section", { class: "panel talk", "aria-label": "Conversation" }, v.transcript, v.notices, v.form);
+  v.right = h("section", { class: "panel talk", "aria-label": "Conversation" }, v.transcript, v.notices, v.engineBar, v.form);
   v.parts = [v.header, h("div", { class: "columns" }, v.left, v.right), v.speaker];
   return v;
 }
@@ -27,10 +27,11 @@ function header(v) {
   v.connectionText = h("span", { class: "chip-text" }, "Not connected");
   v.connection = h("span", { class: "chip", "data-chip": "connection", role: "status" }, h("i", { class: "dot" }), v.connectionText);
   v.engineText = h("span", { class: "chip-text" });
-  v.engine = h("span", { class: "chip", "data-chip": "engine", role: "status", hidden: true }, h("i", { class: "dot" }), v.engineText);
+  v.engine = h("button", { type: "button", class: "chip", "data-chip": "engine", hidden: true }, h("i", { class: "dot" }), v.engineText);
+  v.engineDetails = h("div", { id: "sightline-engine", class: "popover", role: "dialog", "aria-label": "Engine", tabindex: "-1", hidden: true });
   v.settings = button("settings", "chip", icon("settings"), h("span", { class: "label" }, "Settings"));
   v.settings.setAttribute("aria-label", "Settings");
-  v.header = h("header", {}, h("h1", {}, icon("eye"), "Sightline"), v.connection, v.engine, v.settings);
+  v.header = h("header", {}, h("h1", {}, icon("eye"), h("span", {}, "Sightline")), v.connection, v.engine, v.engineDetails, v.settings);
 }
 
 function camera(v) {
@@ -42,7 +43,7 @@ function camera(v) {
   v.cardIcon = h("div", { class: "card-icon" });
   v.cardTitle = h("h2");
   v.cardText = h("p");
-  v.cardEngine = h("p", { class: "engine-note", hidden: true });
+  v.cardEngine = h("div", { class: "engine-note", hidden: true });
   v.startLabel = h("span", {}, "Start");
   v.start = button("start", "go big", icon("play"), v.startLabel);
   v.retry = button("retry", "big", "Try now");
@@ -78,10 +79,12 @@ function controls(v) {
 function strip(v) {
   v.spark = h("canvas", { class: "spark", role: "img", "aria-label": "Frames of the last 30 seconds" });
   v.totals = h("b");
+  v.figures = h("div", { class: "figures", hidden: true });
   v.live = h("div", { class: "live", hidden: true },
     h("div", { class: "row" }, h("span", {}, "Frames, last 30 s"), v.totals),
     v.spark,
-    h("p", { class: "legend" }, h("i", { class: "kept" }), "kept", h("i"), "dropped", h("span", {}, "height: how much changed")));
+    h("p", { class: "legend" }, h("i", { class: "kept" }), "kept", h("i"), "dropped", h("span", {}, "height: how much changed")),
+    v.figures);
 }
 
 function talk(v) {
@@ -91,6 +94,10 @@ function talk(v) {
   v.empty = h("div", { class: "empty" }, v.how, v.suggestions);
   v.transcript = h("div", { class: "transcript", "data-role": "transcript", role: "log", "aria-live": "polite", "aria-label": "Transcript", tabindex: "0" }, v.empty);
   v.notices = h("div", { class: "notices", role: "status" });
+  v.engineBarIcon = h("span", { class: "swap" });
+  v.engineBarTitle = h("b", { role: "status" });
+  v.engineBarText = h("span", { class: "why" });
+  v.engineBar = h("div", { class: "engine-bar", "data-role": "engine-bar", hidden: true }, v.engineBarIcon, h("p", {}, v.engineBarTitle, " ", v.engineBarText));
   v.question = h("input", { "data-field": "question", type: "text", placeholder: "Press Start, then ask", "aria-label": "Your question", autocomplete: "off", enterkeyhint: "send", maxlength: "2000" });
   v.ask = h("button", { type: "submit", class: "go", "data-action": "ask", disabled: true }, icon("send"), h("span", { class: "label" }, "Ask"));
   v.cancel = button("cancel", "", icon("stop"), h("span", { class: "label" }, "Stop answer"));

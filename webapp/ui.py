@@ -18,7 +18,12 @@ MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "DejaVu Sans Mono", "mo
 REFERENCE_THRESHOLD = 0.95  # the reference filter's own default
 SETTINGS_ID = "sightline-settings"
 ANSWERS_ID = "sightline-answers"  # the page's own voice button keeps it up to date
+MODEL_ID = "sightline-model"  # the page's script keeps it up to date
 DEFAULT_VOICE = "default"  # the server's
+MAX_FRAMES = 256  # of `session.config`
+MAX_SAMPLED_FRAMES = 128
+FRAMES_SHOWN = 8
+FRAMES_SHOWN_PREFILLED = 32  # where a frame is prefilled once, a longer past costs no waiting
 LANGUAGES = [
     ("Found out", ""),
     ("Chinese", "zh"),
@@ -67,9 +72,12 @@ _CSS = f"""
 .dark #{SETTINGS_ID} input[type=range] {{ --neutral-200: #2c3640; }}
 #{SETTINGS_ID} .toggle-button:focus-visible {{ outline: 2px solid var(--color-accent); }}
 #{SETTINGS_ID} h2 {{ margin: 0 0 14px; font-size: 17px; font-weight: 650; }}
-#{SETTINGS_ID} dl {{ margin: 0; display: grid; gap: 2px; font-size: 14px; }}
-#{SETTINGS_ID} dt {{ font-weight: 600; }}
-#{SETTINGS_ID} dd {{ margin: 0; color: var(--body-text-color-subdued); }}
+#{MODEL_ID} {{ font-size: 14px; overflow-wrap: anywhere; }}
+#{MODEL_ID} h3 {{ margin: 0; font-size: 14px; font-weight: 600; }}
+#{MODEL_ID} p, #{MODEL_ID} dt {{ margin: 0; color: var(--body-text-color-subdued); }}
+#{MODEL_ID} dl {{ display: grid; gap: 3px; margin: 8px 0 0; }}
+#{MODEL_ID} dl div {{ display: grid; grid-template-columns: 72px minmax(0, 1fr); gap: 10px; }}
+#{MODEL_ID} dd {{ margin: 0; }}
 """
 
 
@@ -109,6 +117,7 @@ def session_fields(
     speech_speed: float,
     language: str,
     frames: float,
+    context_layout: str,
     filter_name: str,
     threshold: float,
     max_gap_s: float,
@@ -117,7 +126,8 @@ def session_fields(
     """The settings as fields of `session.config`.
 
     `voice`: a name or `default`; `language`: an ISO 639-1 code, empty to find out;
-    `frames`: how many of the last kept frames the model is shown; `filter_name`: `block`,
+    `frames`: how many of the last kept frames the model is shown; `context_layout`:
+    `chronological`, `window`, or empty for the server's choice; `filter_name`: `block`,
     `reference` or `off`; `threshold` (0 to 1) counts for `reference` only.
     """
     reference = filter_name == "reference"
@@ -126,8 +136,9 @@ def session_fields(
         "voice": None if voice == DEFAULT_VOICE else voice,
         "speech_speed": float(speech_speed),
         "language": language or None,
-        "num_frames": int(frames),
+        "num_frames": min(int(frames), MAX_SAMPLED_FRAMES),
         "max_frames": int(frames),
+        "context_layout": context_layout or None,
         "enable_frame_filter": filter_name != "off",
         "frame_filter": None if filter_name == "off" else filter_name,
         "frame_filter_threshold": float(threshold) if reference else None,
@@ -197,7 +208,7 @@ def mount_options() -> dict[str, Any]:
 
 def _settings_inputs(settings: Any, info: EngineInfo) -> list[Any]:
     """The settings' components, in the order of `session_fields`' parameters; not rendered."""
-    return [*_speech_inputs(settings, info), *_sight_inputs()]
+    return [*_speech_inputs(settings, info), *_sight_inputs(info)]
 
 
 def _speech_inputs(settings: Any, info: EngineInfo) -> list[Any]:
@@ -243,15 +254,31 @@ def _speech_inputs(settings: Any, info: EngineInfo) -> list[Any]:
     ]
 
 
-def _sight_inputs() -> list[Any]:
+def _sight_inputs(info: EngineInfo) -> list[Any]:
+    prefilled = info.prefix_caching and not info.remembers
     return [
         gr.Slider(
             1,
-            64,
-            value=8,
+            min(MAX_FRAMES, info.images_per_prompt or MAX_FRAMES),
+            value=min(
+                FRAMES_SHOWN_PREFILLED if prefilled else FRAMES_SHOWN,
+                info.images_per_prompt or MAX_FRAMES,
+            ),
             step=1,
             label="Frames shown",
-            info="How many of the last kept frames go with a question.",
+            info="How many of the last kept frames the model is shown at most.",
+            render=False,
+        ),
+        gr.Radio(
+            [
+                ("Automatic", ""),
+                ("Everything in time order", "chronological"),
+                ("Recent window", "window"),
+            ],
+            value="",
+            label="Context",
+            info="In time order, frames are seen ahead and answers come sooner; a recent "
+            "window shows the last frames and the last answer only.",
             render=False,
         ),
         gr.Radio(
@@ -296,13 +323,11 @@ def _sight_inputs() -> list[Any]:
 
 
 def _engine_card(info: EngineInfo) -> str:
-    """What answers, as escaped HTML."""
-    takes = ", ".join(sorted(info.input_modalities))
-    gives = ", ".join(sorted(info.output_modalities))
+    """What answers, as escaped HTML; static/model.js adds what it can do once it is loaded."""
     return (
-        f"<h2>Settings</h2><dl><dt>{html.escape(info.name)} · {html.escape(info.model)}</dt>"
-        f"<dd>{html.escape(info.description)}</dd>"
-        f"<dd>Takes {html.escape(takes)}; gives {html.escape(gives)}.</dd></dl>"
+        f"<h2>Settings</h2><div id='{MODEL_ID}'>"
+        f"<h3>{html.escape(info.name)} · {html.escape(info.model)}</h3>"
+        f"<p>{html.escape(info.description)}</p></div>"
     )
 
 
