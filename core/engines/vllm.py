@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_TOKENS = 512  # of an answer whose length nobody named
 SHUTDOWN_S = 5.0  # for the engine process to end by itself
+RESTARTING = "The engine process died; it is being restarted"
 WATCH_S = 0.5  # between two looks at whether the engine core is alive
 RESTART_PAUSES_S = (0.0, 2.0, 10.0, 30.0)  # before each attempt to start it again
 
@@ -81,14 +82,14 @@ class VllmEngine(Engine):
     async def start(self) -> None:
         """Load the model. Raises `EngineError`: what is wrong and what to do."""
         try:
-            await self._load()
+            await self._load(f"Loading {self._model}")
         except EngineError as error:
             self._health = EngineHealth("failed", error.message)
             raise
         self._watching = asyncio.create_task(self._watch(), name="vllm-watch")
 
-    async def _load(self) -> None:
-        self._health = EngineHealth("loading", f"Loading {self._model}")
+    async def _load(self, doing: str) -> None:
+        self._health = EngineHealth("loading", doing)
         self._loading_since = time.monotonic()
         try:
             self._llm = await asyncio.to_thread(load_model, self._settings)
@@ -109,14 +110,14 @@ class VllmEngine(Engine):
     async def _restart(self) -> None:
         dead, self._llm, self._renderer = self._llm, None, None
         log.error("vLLM's engine process has died; starting it again")
-        self._health = EngineHealth("loading", "The engine process died; it is being restarted")
+        self._health = EngineHealth("loading", RESTARTING)
         if dead is not None:
             with suppress(Exception):  # of a dead process: nothing can be done about it
                 await _shut_down(dead, 0.0)
         for pause_s in RESTART_PAUSES_S:
             await asyncio.sleep(pause_s)
             try:
-                await self._load()
+                await self._load(RESTARTING)
             except EngineError as error:
                 log.error("it could not be started again: %s", error.message)
                 self._health = EngineHealth("failed", error.message)
@@ -126,7 +127,7 @@ class VllmEngine(Engine):
     async def health(self) -> EngineHealth:
         """Whether it can answer; while it loads, for how long already."""
         if self._llm is not None and self._llm.errored:
-            return EngineHealth("loading", "The engine process died; it is being restarted")
+            return EngineHealth("loading", RESTARTING)
         if self._loading_since is not None:
             seconds = time.monotonic() - self._loading_since
             return replace(self._health, detail=f"{self._health.detail}: {seconds:.0f} s so far")

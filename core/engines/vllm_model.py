@@ -1,7 +1,13 @@
 """Loading a model into vLLM, and reading from it what it can do."""
 
+import copy
+import json
 import logging
 import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -100,11 +106,50 @@ def load_model(settings: Settings) -> "AsyncLLM":
                 "text_only_model",
                 f"--model {model}: takes no images. Choose a vision-language model",
             )
-        return AsyncLLM.from_vllm_config(config, disable_log_stats=args.disable_log_stats)
+        with _errors_of_processes(config) as errors:
+            try:
+                return AsyncLLM.from_vllm_config(config, disable_log_stats=args.disable_log_stats)
+            except Exception as error:
+                raise _first_error(errors) or error from error
     except EngineError:
         raise
     except Exception as error:
         raise _explained(model, error) from error
+
+
+@contextmanager
+def _errors_of_processes(config: Any) -> Iterator[Path]:
+    """Have vLLM's own processes log their errors to a file, too, while they start.
+
+    What stops one of them is told in its log alone; here only that it has stopped. Somebody's
+    own logging configuration is left as it is, and the file then stays empty.
+    """
+    from vllm.logger import DEFAULT_LOGGING_CONFIG
+
+    with tempfile.TemporaryDirectory(prefix="sightline-vllm-") as folder:
+        errors = Path(folder) / "errors.log"
+        errors.touch()
+        wanted = config.logging_config
+        if wanted.configure_logging and not wanted.pylogging_config_file:
+            logging_config = copy.deepcopy(DEFAULT_LOGGING_CONFIG)
+            logging_config["handlers"]["vllm"]["level"] = wanted.log_level
+            logging_config["loggers"]["vllm"]["level"] = wanted.log_level
+            logging_config["loggers"]["vllm"]["handlers"].append("errors")
+            logging_config["handlers"]["errors"] = {
+                "class": "logging.FileHandler",
+                "filename": str(errors),
+                "level": "ERROR",
+            }
+            file = Path(folder) / "logging.json"
+            file.write_text(json.dumps(logging_config))
+            wanted.pylogging_config_file = str(file)
+        yield errors
+
+
+def _first_error(log_file: Path) -> Exception | None:
+    """The first error that the processes have logged; those after it follow from it."""
+    found = re.search(r"^[\w.]*(?:Error|Exception): .+", log_file.read_text(), re.MULTILINE)
+    return RuntimeError(found[0]) if found else None
 
 
 def _explained(model: str, error: Exception) -> EngineError:

@@ -285,6 +285,7 @@ async def test_settings_that_cannot_work_are_refused_at_once() -> None:
         ({"model": "nobody/no-such-model"}, "model_not_found", "nor one that could be had"),
         ({"max_model_len": 1_000_000}, "engine_start_failed", "max_model_len"),
         ({"dtype": "float12"}, "engine_start_failed", "dtype"),
+        ({"kv_cache_gib": 0.0002}, "engine_out_of_memory", "--kv-cache-gib"),
     ],
 )
 async def test_a_model_that_cannot_be_loaded_says_what_to_do(
