@@ -16,6 +16,7 @@ from core.engines.base import Engine
 from core.frames import FrameBuffer
 from core.gate import QuestionGate
 from core.limits import SessionLimits
+from core.pipeline import Pipeline
 from core.protocol import ResponseStart, ServerEvent, SessionConfig
 from core.showing import Showing
 from core.speech.kit import SpeechKit
@@ -42,6 +43,7 @@ class Answering:
         config: SessionConfig,
         engine: Engine | None,
         buffer: FrameBuffer,
+        pipeline: Pipeline,
         *,
         session_id: str,
         clock: Clock,
@@ -68,6 +70,7 @@ class Answering:
                 config,
                 engine,
                 buffer,
+                pipeline,
                 session_id=session_id,
                 clock=clock,
                 limits=limits,
@@ -111,7 +114,10 @@ class Answering:
         )
         self._emit(
             ResponseStart(
-                request_id=turn.request_id, question=question.text, item_id=question.item_id
+                request_id=turn.request_id,
+                question=question.text,
+                item_id=question.item_id,
+                unasked=True if question.unasked else None,
             )
         )
         self._pending = turn

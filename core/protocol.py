@@ -488,11 +488,14 @@ class FramesConsumed(ServerEvent):
 class ResponseStart(ServerEvent):
     """`response.start`; the question's text is added."""
 
-    omitted_when_none = frozenset({"item_id"})
+    omitted_when_none = frozenset({"item_id", "unasked"})
     type: Literal["response.start"] = "response.start"
     request_id: str
     question: str
     item_id: str | None = Field(None, description="Of the speech that asked it.")
+    unasked: Literal[True] | None = Field(
+        None, description="Nobody asked: the server's pipeline answers by itself."
+    )
 
 
 class TextDelta(ServerEvent):

@@ -20,12 +20,13 @@ from core.clock import Clock, SystemClock
 from core.engines.base import Engine
 from core.engines.sampling import stage_sampling
 from core.errors import MediaError, ProtocolError, SightlineError
-from core.frames import DecodePool, FrameInput
+from core.frames import DecodePool, Frame, FrameInput
 from core.gate import QuestionGate
 from core.inbox import Inbox
 from core.intake import Arrival, Decoded, Filtered, FrameIntake
 from core.limits import SessionLimits
 from core.listening import Heard, Listening
+from core.pipeline import Pipeline
 from core.protocol import (
     EngineDescription,
     ErrorEvent,
@@ -112,7 +113,8 @@ class Session:
 
     `emit` is called with every event for the client, from the event loop, and must not
     block. `kit` is what the server hears and speaks with; `playback` where spoken answers
-    go, if not to the client as events. `max_rate_hz` caps the frames a second that our
+    go, if not to the client as events; `pipeline` when it answers and what the engine is
+    shown. `max_rate_hz` caps the frames a second that our
     filter keeps (live cameras). `gate` is one for all sessions of the engine: questions go
     before warm-ups.
     """
@@ -130,6 +132,7 @@ class Session:
         limits: SessionLimits | None = None,
         max_rate_hz: float | None = None,
         gate: QuestionGate | None = None,
+        pipeline: type[Pipeline] = Pipeline,
     ) -> None:
         self.session_id = uuid.uuid4().hex
         self.state = SessionState.OPEN
@@ -154,10 +157,12 @@ class Session:
             created_s=self._created_s,
             max_rate_hz=max_rate_hz,
         )
+        self._pipeline = pipeline(config)
         self._answering = Answering(
             config,
             engine,
             self._intake.buffer,
+            self._pipeline,
             session_id=self.session_id,
             clock=self._clock,
             limits=self._limits,
@@ -339,6 +344,7 @@ class Session:
             case Filtered():
                 if (frame := self._intake.on_filtered(item)) is not None:
                     self._child(self._intake.decode(frame))
+                    self._on_frame(frame)
             case Decoded():
                 self._intake.on_decoded(item)
             case Heard():
@@ -394,6 +400,15 @@ class Session:
     def _interrupt(self, reason: InterruptReason) -> None:
         self._answering.interrupt(reason)
         self._playback.flush()
+
+    def _on_frame(self, frame: Frame) -> None:
+        """A frame is in the buffer: it may be an occasion to answer, unasked."""
+        self._pipeline.see(frame)
+        if self.state is not SessionState.OPEN:
+            return
+        text = self._pipeline.unasked(frame.number + 1, generating=self._answering.busy)
+        if text is not None:
+            self._answering.ask(Question(text, b"", after_media=0, unasked=True))
 
     def _on_begin_speech(self) -> None:
         self._audio.clear()
@@ -490,6 +505,7 @@ class Session:
 
     def _on_update(self, changes: dict[str, Any]) -> None:
         before, self._config = self._config, updated_config(self._config, changes)
+        self._pipeline.config = self._config
         self._intake.configure(self._config)
         self._answering.configure(self._config)
         listens = ("turn_detection", "language")

@@ -70,6 +70,12 @@ class Settings(BaseSettings):
         description="More options of the engine, as JSON. Of `vllm`: any of AsyncEngineArgs.",
     )
 
+    pipeline: str | None = Field(
+        None,
+        description="When to answer and what to show the model: your own subclass of "
+        "core.pipeline.Pipeline, as `package.module:Class`.",
+    )
+
     vad: Literal["silero", "off"] = Field(
         "silero", description="Voice activity: when somebody speaks. `off`: push-to-talk only."
     )

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from core.clock import Clock
-from core.context import Context, History
+from core.context import Context
 from core.engines.base import Engine, EngineInfo, EngineRequest
 from core.engines.sampling import stage_sampling
 from core.errors import MediaError
 from core.frames import Frame, FrameBuffer, PixelState, spread
 from core.limits import SessionLimits
-from core.prompt import Layout, prompt
+from core.pipeline import Pipeline
+from core.prompt import Layout
 from core.protocol import ContextTrimmed, ServerEvent, SessionConfig
 from core.turn import Turn, TurnState
 from core.warmup import WARMUP_PRIORITY, warms_up
@@ -25,6 +26,7 @@ class Showing:
         config: SessionConfig,
         engine: Engine,
         buffer: FrameBuffer,
+        pipeline: Pipeline,
         *,
         session_id: str,
         clock: Clock,
@@ -34,13 +36,12 @@ class Showing:
     ) -> None:
         self._engine = engine
         self._buffer = buffer
+        self._pipeline = pipeline
         self._session_id = session_id
         self._clock = clock
         self._emit = emit
         self._created_s = created_s
-        self._history = History(
-            max_exchanges=limits.history_messages // 2, max_audio_bytes=limits.audio_bytes
-        )
+        self._history = pipeline.make_history(limits)
         self.configure(config)
 
     def configure(self, config: SessionConfig) -> None:
@@ -129,14 +130,7 @@ class Showing:
         return EngineRequest(
             request_id=request_id,
             session_id=self._session_id,
-            messages=prompt(
-                self.layout,
-                context,
-                system_prompt=self._config.system_prompt,
-                timestamps=self._config.timestamps,
-                audio=audio,
-                text=text,
-            ),
+            messages=self._pipeline.prompt(self.layout, context, audio=audio, text=text),
             use_audio_in_video=self._config.use_audio_in_video,
             time_s=self._clock.monotonic() - self._created_s,
             **rest,
@@ -158,7 +152,8 @@ class Showing:
         self.trim_to(turn.context)
         if turn.state in (TurnState.DONE, TurnState.INTERRUPTED):
             audio, text = self._asked(turn)
-            self._history.commit(
+            self._pipeline.remember(
+                self._history,
                 turn.asked,
                 turn.got,
                 interrupted=turn.state is TurnState.INTERRUPTED,

@@ -74,6 +74,7 @@ class Question:
     item_id: str | None = None  # of the speech that asked it
     speech_end_s: float | None = None  # monotonic
     turn_end_s: float | None = None  # monotonic
+    unasked: bool = False  # nobody asked: the pipeline found an occasion
 
     @property
     def spoken(self) -> bool:

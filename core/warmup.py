@@ -91,6 +91,9 @@ class Warmup:
         try:
             with self._gate.passing(self.stop):
                 await self._show(self._request(self.context))
+        except Exception:  # of a pipeline or an engine of somebody's own
+            log.exception("a warm-up failed")
+            self.state = WarmupState.FAILED
         finally:
             for frame in self.context.frames:
                 frame.release()

@@ -142,6 +142,7 @@ export class Transcript {
     const waiting = this.turns.filter((turn) => turn.open && turn.requestId == null);
     if (event.type === "response.start") {
       if (event.item_id != null) return this.spoken(event.item_id);
+      if (event.unasked) return this.add(event.question, { ...this.hooks.asked(), itemId: null, unasked: true });
       return waiting.find((turn) => turn.question === event.question) ?? waiting[0]
         ?? this.add(event.question, { ...this.hooks.asked(), itemId: null });
     }

@@ -20,12 +20,13 @@ const REASON = { still: "still", rate: "too soon", off: "", similar: "still" };
 export class Turn {
   /**
    * @param {string} question empty for a spoken one whose words are not known yet
-   * @param {{asked_ms: number, clock_s: number, itemId: ?string}} when
-   *   `asked_ms` on performance.now(); `itemId` of the speech that asked it
+   * @param {{asked_ms: number, clock_s: number, itemId: ?string, unasked: ?boolean}} when
+   *   `asked_ms` on performance.now(); `itemId` of the speech that asked it; `unasked`: the
+   *   server answers by itself
    * @param {import("./frames.js").FrameLog} log
    * @param {(turn: Turn) => void} askAgain
    */
-  constructor(question, { asked_ms, clock_s, itemId }, log, askAgain) {
+  constructor(question, { asked_ms, clock_s, itemId, unasked }, log, askAgain) {
     this.log = log;
     this.askAgain = askAgain;
     this.question = question;
@@ -40,12 +41,12 @@ export class Turn {
     this.firstText_ms = null;
     this.text = "";
     this.heard = Infinity; // characters of `text`, of an answer that was cut while it was spoken
-    this.words = h("span", { class: "question" }, question || "Spoken question");
+    this.words = h("span", { class: "question" }, question || (unasked ? "Unasked" : "Spoken question"));
     this.answer = h("span", { class: "answer-text" });
     const voicing = h("span", { class: "waves voicing", title: "speaking", "aria-hidden": "true" }, h("i"), h("i"), h("i"));
     this.line = h("p", { class: "words" }, this.answer, voicing);
     this.evidence = h("div", { class: "evidence" });
-    const stamp = h("small", {}, itemId ? icon("mic") : null, formatClock(clock_s));
+    const stamp = h("small", {}, itemId ? icon("mic") : unasked ? "unasked · " : null, formatClock(clock_s));
     this.element = h("article", { class: "turn", "data-status": "waiting", "aria-busy": "true" },
       h("div", { "class": "you", "data-item-id": itemId }, this.words, stamp),
       h("div", { class: "answer" }, this.line, h("div", { class: "thinking", "aria-hidden": "true" }, h("i"), h("i"), h("i")), this.evidence));

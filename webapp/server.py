@@ -16,11 +16,13 @@ from core.engines.load import load_engine
 from core.errors import SightlineError
 from core.frames import DecodePool
 from core.gate import QuestionGate
+from core.pipeline import load_pipeline
 from core.protocol import EngineDescription, field_error, protocol_schema
 from core.settings import Settings
 from core.speech.kit import SpeechKit
 from webapp.admission import Admission
 from webapp.ice import offer_loopback_where_alone
+from webapp.shared import Shared
 from webapp.ui import PageFiles, build_ui, mount_options
 from webapp.webrtc import Offer, Peers, busy_answer
 from webapp.websocket import VideoChatSocket
@@ -41,8 +43,9 @@ class Server:
         self.engine = engine
         self.pool = DecodePool(settings.decode_workers)
         self.kit = SpeechKit(vad=settings.vad, asr=settings.asr, tts=settings.tts)
-        self.gate = QuestionGate()
-        self.peers = Peers(engine, settings, self.pool, self.kit, self.gate)
+        pipeline = load_pipeline(settings.pipeline)
+        self.shared = Shared(settings, engine, self.pool, self.kit, QuestionGate(), pipeline)
+        self.peers = Peers(self.shared)
         self.sockets = Admission(settings.max_sockets)
         self._loading: asyncio.Task[None] | None = None
 
@@ -87,7 +90,7 @@ class Server:
 def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     """The web app. `engine` overrides the one that the settings name.
 
-    Raises `EngineError` if that one cannot be imported.
+    Raises `SightlineError` if that one, or the pipeline, cannot be imported.
     """
     server = Server(settings, engine or load_engine(settings))
 
@@ -150,9 +153,7 @@ def _add_routes(app: FastAPI, server: Server) -> None:
     @app.websocket("/v1/video/chat/stream")
     async def video_chat(socket: WebSocket) -> None:
         """vLLM-Omni's streaming-video protocol."""
-        chat = VideoChatSocket(
-            socket, server.engine, server.settings, server.pool, server.kit, server.gate
-        )
+        chat = VideoChatSocket(socket, server.shared)
         await chat.serve(server.sockets)
 
 

@@ -15,10 +15,7 @@ from aiortc import (
 )
 from pydantic import BaseModel, Field, ValidationError
 
-from core.engines.base import Engine
 from core.errors import ProtocolError, SightlineError
-from core.frames import DecodePool
-from core.gate import QuestionGate
 from core.outbox import Outbox
 from core.protocol import (
     ErrorEvent,
@@ -27,12 +24,11 @@ from core.protocol import (
     parse_client_message,
 )
 from core.session import Session
-from core.settings import Settings
-from core.speech.kit import SpeechKit
 from webapp.admission import Admission
 from webapp.dispatch import dispatch
 from webapp.ice import rtc_configuration
 from webapp.media import LifeSign, Speaker, pump_camera, pump_microphone
+from webapp.shared import Shared
 
 log = logging.getLogger(__name__)
 
@@ -67,16 +63,8 @@ class Answer(BaseModel):
 class Peer:
     """One browser: its connection, its session, and everything that runs for them."""
 
-    def __init__(
-        self,
-        config: SessionConfig,
-        engine: Engine,
-        settings: Settings,
-        pool: DecodePool,
-        kit: SpeechKit,
-        gate: QuestionGate,
-    ) -> None:
-        self._settings = settings
+    def __init__(self, config: SessionConfig, shared: Shared) -> None:
+        self._settings = settings = shared.settings
         self._outbox = Outbox(settings.outbox)
         self._speaker = Speaker()
         self._pc = RTCPeerConnection(rtc_configuration(settings.ice_servers))
@@ -89,11 +77,12 @@ class Peer:
         self._limits = replace(settings.limits, media_queue=CAMERA_QUEUE)
         self.session = Session(
             config,
-            engine,
+            shared.engine,
             self._outbox.put,
-            pool=pool,
-            kit=kit,
-            gate=gate,
+            pool=shared.pool,
+            kit=shared.kit,
+            gate=shared.gate,
+            pipeline=shared.pipeline,
             playback=self._speaker,
             limits=self._limits,
             max_rate_hz=settings.kept_fps,
@@ -231,22 +220,11 @@ class Peer:
 class Peers:
     """All peers by their webrtc_id."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        settings: Settings,
-        pool: DecodePool,
-        kit: SpeechKit,
-        gate: QuestionGate,
-    ) -> None:
-        self._engine = engine
-        self._settings = settings
-        self._pool = pool
-        self._kit = kit
-        self._gate = gate
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
         self._peers: dict[str, Peer] = {}
         self._leaving: set[asyncio.Task[None]] = set()
-        self.admission = Admission(settings.max_peers)
+        self.admission = Admission(shared.settings.max_peers)
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -273,7 +251,7 @@ class Peers:
             await asyncio.sleep(0)  # its slot is given back by the task that waits for it
         self.admission.enter()
         try:
-            peer = Peer(config, self._engine, self._settings, self._pool, self._kit, self._gate)
+            peer = Peer(config, self._shared)
         except BaseException:
             self.admission.leave()
             raise
@@ -291,7 +269,7 @@ class Peers:
 
     @property
     def _hears(self) -> bool:
-        return self._kit.recognises or self._engine.info.hears
+        return self._shared.kit.recognises or self._shared.engine.info.hears
 
     def close(self, webrtc_id: str) -> None:
         """The page says goodbye; an unknown id is fine, it may have been noticed before."""

@@ -7,17 +7,13 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from core.engines.base import Engine
 from core.errors import ProtocolError, SightlineError
-from core.frames import DecodePool
-from core.gate import QuestionGate
 from core.outbox import Outbox
 from core.protocol import ClientMessage, ErrorEvent, SessionConfig, parse_client_message
 from core.session import Session
-from core.settings import Settings
-from core.speech.kit import SpeechKit
 from webapp.admission import Admission
 from webapp.dispatch import dispatch
+from webapp.shared import Shared
 
 log = logging.getLogger(__name__)
 
@@ -35,21 +31,10 @@ class Disconnected(Exception):
 class VideoChatSocket:
     """One WebSocket client from accept to close."""
 
-    def __init__(
-        self,
-        socket: WebSocket,
-        engine: Engine,
-        settings: Settings,
-        pool: DecodePool,
-        kit: SpeechKit,
-        gate: QuestionGate,
-    ) -> None:
+    def __init__(self, socket: WebSocket, shared: Shared) -> None:
         self._socket = socket
-        self._engine = engine
-        self._settings = settings
-        self._pool = pool
-        self._kit = kit
-        self._gate = gate
+        self._shared = shared
+        self._settings = settings = shared.settings
         self._outbox = Outbox(settings.outbox)
         self._session: Session | None = None
 
@@ -149,11 +134,12 @@ class VideoChatSocket:
             return None
         self._session = Session(
             event,
-            self._engine,
+            self._shared.engine,
             self._outbox.put,
-            pool=self._pool,
-            kit=self._kit,
-            gate=self._gate,
+            pool=self._shared.pool,
+            kit=self._shared.kit,
+            gate=self._shared.gate,
+            pipeline=self._shared.pipeline,
             limits=self._settings.limits,
         )
         self._session.start()
@@ -178,7 +164,7 @@ class VideoChatSocket:
                     "binary_message", "Binary messages are not part of the protocol; send JSON text"
                 )
             if len(text) > LARGE_MESSAGE_CHARS:
-                return await self._pool.run(parse_client_message, text)
+                return await self._shared.pool.run(parse_client_message, text)
             return parse_client_message(text)
         except ProtocolError as error:
             self._error(error)
