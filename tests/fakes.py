@@ -255,11 +255,11 @@ class Client:
 
 def jpeg(seed: int = 0, *, width: int = 64, height: int = 48, **options: Any) -> bytes:
     """A JPEG of smooth random colours, different for each seed."""
-    return _encode(picture(seed, width, height), "JPEG", quality=90, **options)
+    return encoded(picture(seed, width, height), "JPEG", quality=90, **options)
 
 
 def png(seed: int = 0, *, width: int = 64, height: int = 48) -> bytes:
-    return _encode(picture(seed, width, height), "PNG")
+    return encoded(picture(seed, width, height), "PNG")
 
 
 def picture(seed: int, width: int = 64, height: int = 48) -> np.ndarray:
@@ -268,7 +268,8 @@ def picture(seed: int, width: int = 64, height: int = 48) -> np.ndarray:
     return np.asarray(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC))
 
 
-def _encode(rgb: np.ndarray, kind: str, **options: Any) -> bytes:
+def encoded(rgb: np.ndarray, kind: str, **options: Any) -> bytes:
+    """A picture as a file of a kind that Pillow knows."""
     out = io.BytesIO()
     Image.fromarray(rgb).save(out, kind, **options)
     return out.getvalue()

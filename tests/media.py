@@ -1,5 +1,6 @@
-"""Known photos, as a file camera's film and as pictures to compare frames with."""
+"""Known pictures, as a file camera's film and to compare frames with."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -38,15 +39,19 @@ def sign(text: str) -> np.ndarray:
     return np.asarray(image)
 
 
-def film(path: Path, scenes: list[tuple[str, float]]) -> Path:
-    """An MJPEG file for Chromium's file camera: each photo for its seconds; it loops."""
+def film(path: Path, scenes: Sequence[tuple[str | np.ndarray, float]]) -> Path:
+    """An MJPEG file for Chromium's file camera: each picture for its seconds; it loops.
+
+    A picture is a photo's name, or uint8 RGB 640 × 480.
+    """
     with av.open(str(path), "w", format="mjpeg") as container:
         stream = container.add_stream("mjpeg", rate=FPS)
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuvj420p"
         stream.time_base = Fraction(1, FPS)
         stream.options = {"qmin": "4", "qmax": "6"}
-        for name, seconds in scenes:
-            frame = av.VideoFrame.from_ndarray(photo(name), format="rgb24")
+        for picture, seconds in scenes:
+            rgb = photo(picture) if isinstance(picture, str) else picture
+            frame = av.VideoFrame.from_ndarray(rgb, format="rgb24")
             for _ in range(round(seconds * FPS)):
                 frame.pts = None
                 container.mux(stream.encode(frame))
@@ -54,12 +59,18 @@ def film(path: Path, scenes: list[tuple[str, float]]) -> Path:
     return path
 
 
-def nearest_photo(rgb: np.ndarray, names: list[str]) -> str:
-    """Which of the photos a picture of any size shows, by its colours in a coarse grid."""
+def nearest_photo(rgb: np.ndarray, names: Sequence[str]) -> str:
+    """Which of the photos a picture of any size shows."""
+    return names[nearest(rgb, [photo(name) for name in names])]
 
-    def coarse(picture: np.ndarray) -> np.ndarray:
-        small = Image.fromarray(picture).convert("RGB").resize((8, 6), Image.Resampling.BOX)
-        return np.asarray(small, np.float64)
 
-    seen = coarse(rgb)
-    return min(names, key=lambda name: float(np.mean((coarse(photo(name)) - seen) ** 2)))
+def nearest(rgb: np.ndarray, pictures: Sequence[np.ndarray]) -> int:
+    """The index of the picture that is most like `rgb`, by its colours in a coarse grid."""
+    seen = _coarse(rgb)
+    apart = [float(np.mean((_coarse(picture) - seen) ** 2)) for picture in pictures]
+    return apart.index(min(apart))
+
+
+def _coarse(picture: np.ndarray) -> np.ndarray:
+    small = Image.fromarray(picture).convert("RGB").resize((8, 6), Image.Resampling.BOX)
+    return np.asarray(small, np.float64)

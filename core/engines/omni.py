@@ -8,7 +8,7 @@ import asyncio
 import copy
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Sequence, Set
 from contextlib import aclosing
 from importlib.util import find_spec
 from pathlib import Path
@@ -238,8 +238,8 @@ class _Prompts(PromptRenderer):
         super().__init__(omni)
         self._processor_kwargs = processor_kwargs
 
-    async def _rendered(self, messages: Sequence[Message], session_id: str) -> Any:
-        rendered = await super()._rendered(messages, session_id)
+    async def _rendered(self, messages: Sequence[Message], session_id: str, known: Set[str]) -> Any:
+        rendered = await super()._rendered(messages, session_id, known)
         if self._processor_kwargs:
             rendered["mm_processor_kwargs"] = dict(self._processor_kwargs)
         return rendered

@@ -5,7 +5,8 @@ import base64
 import hashlib
 import re
 import time
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 AUDIO_RATE_HZ = 16_000
 QUESTION_TOKENS = 512  # room that a warm-up leaves for the question and its answer
 LEAST_ANSWER_TOKENS = 64  # room that a question's prompt leaves at least
+KNOWN_IMAGES = 10_000  # content ids that are remembered as processed
 STAND_INS = ("0", "1")  # two questions: what their prompts share is what any question's has
 
 
@@ -33,6 +35,7 @@ class PromptRenderer:
     def __init__(self, llm: "AsyncLLM") -> None:
         self._renderer = llm.renderer
         self._special = _special_tokens(self._renderer.get_tokenizer())
+        self._processed: OrderedDict[str, None] = OrderedDict()  # content ids, oldest first
 
     async def prompt(self, request: EngineRequest, limits: ModelLimits) -> dict[str, Any]:
         """The engine input of a request; of a warm-up, only what precedes any question.
@@ -40,24 +43,42 @@ class PromptRenderer:
         Images and audio carry ids, so that a repeated one is neither processed nor encoded
         again; the cache salt keeps sessions apart. Raises `PromptTooLong`, `EngineError`.
         """
-        _require_images(request, limits)
+        images = _images(request)
+        _require_images(len(images), limits)
+        known = {image for image in images if image in self._processed}
+        prompt = await self._made(request, known)
+        if prompt is None:
+            prompt = await self._made(request, set())
+            assert prompt is not None
+        require_room(len(prompt["prompt_token_ids"]), limits, prefill_only=request.prefill_only)
+        self._processed |= dict.fromkeys(images)
+        while len(self._processed) > KNOWN_IMAGES:
+            self._processed.popitem(last=False)
+        prompt["cache_salt"] = request.session_id
+        return prompt
+
+    async def _made(self, request: EngineRequest, known: Set[str]) -> dict[str, Any] | None:
+        """The engine input, with the images in `known` named but not sent again.
+
+        None if vLLM's cache of processed images has let go of one of them.
+        """
         messages = [self._defused(message) for message in request.messages]
         try:
             if request.prefill_only:
-                rendered = await self._prefix(messages, request.session_id)
+                rendered = await self._prefix(messages, request.session_id, known)
             else:
-                rendered = await self._rendered(messages, request.session_id)
+                rendered = await self._rendered(messages, request.session_id, known)
         except Exception as error:
             raise EngineError(
                 "prompt_not_rendered", f"The model's chat template failed: {error}"
             ) from error
         tokens = await self._tokens(rendered)
-        prompt: dict[str, Any] = dict(
-            await self._renderer.process_for_engine_async(tokens, time.time())
-        )
-        require_room(len(prompt["prompt_token_ids"]), limits, prefill_only=request.prefill_only)
-        prompt["cache_salt"] = request.session_id
-        return prompt
+        try:
+            return dict(await self._renderer.process_for_engine_async(tokens, time.time()))
+        except ValueError:
+            if not known:
+                raise
+            return None
 
     def _defused(self, message: Message) -> Message:
         """With the model's special tokens broken up where somebody has typed them.
@@ -88,19 +109,20 @@ class PromptRenderer:
                 ) from error
             raise
 
-    async def _rendered(self, messages: Sequence[Message], session_id: str) -> Any:
+    async def _rendered(self, messages: Sequence[Message], session_id: str, known: Set[str]) -> Any:
         from vllm.renderers.params import ChatParams
 
         audio = partial(_audio_part, key=session_id.encode()[:64])
-        chat = await asyncio.to_thread(chat_messages, messages, image=_image_part, audio=audio)
+        image = partial(_image_part, known=known)
+        chat = await asyncio.to_thread(chat_messages, messages, image=image, audio=audio)
         params = ChatParams(chat_template_kwargs={"add_generation_prompt": True})
         _, prompt = await self._renderer.render_messages_async(chat, params)
         return prompt
 
-    async def _prefix(self, messages: Sequence[Message], session_id: str) -> Any:
+    async def _prefix(self, messages: Sequence[Message], session_id: str, known: Set[str]) -> Any:
         """What the prompts of two different questions after `messages` have in common."""
         one, other = [
-            await self._rendered(_asked(messages, text), session_id) for text in STAND_INS
+            await self._rendered(_asked(messages, text), session_id, known) for text in STAND_INS
         ]
         key = "prompt_token_ids" if "prompt_token_ids" in one else "prompt"
         one[key] = one[key][: _common(one[key], other[key])]
@@ -146,17 +168,22 @@ def require_room(tokens: int, limits: ModelLimits, *, prefill_only: bool) -> Non
         )
 
 
-def _require_images(request: EngineRequest, limits: ModelLimits) -> None:
-    count = sum(isinstance(p, ImagePart) for m in request.messages for p in m.parts)
+def _images(request: EngineRequest) -> list[str]:
+    """The content ids of a request's images, in order."""
+    parts = (part for message in request.messages for part in message.parts)
+    return [part.content_id for part in parts if isinstance(part, ImagePart)]
+
+
+def _require_images(count: int, limits: ModelLimits) -> None:
     limit = limits.images_per_prompt
     if limit is not None and count > limit:
         raise PromptTooLong(f"The prompt has {count} images, the model takes {limit}")
 
 
-def _image_part(part: ImagePart) -> ContentPart:
+def _image_part(part: ImagePart, known: Set[str]) -> ContentPart:
     return {
         "type": "image_pil",
-        "image_pil": Image.fromarray(part.rgb),
+        "image_pil": None if part.content_id in known else Image.fromarray(part.rgb),
         "uuid": part.content_id,
     }
 

@@ -56,7 +56,7 @@ def wait_until(condition: Callable[[], Any], timeout_s: float, what: str) -> Any
 
 
 @contextmanager
-def running_app(log: Path, *flags: str) -> Iterator[str]:
+def running_app(log: Path, *flags: str, start_s: float = START_S) -> Iterator[str]:
     """`python app.py` with flags on a free port; its address once it is ready."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -68,7 +68,7 @@ def running_app(log: Path, *flags: str) -> Iterator[str]:
             stderr=subprocess.STDOUT,
         )
         try:
-            wait_until(lambda: is_ready(url, process), START_S, f"ready, see {log}")
+            wait_until(lambda: is_ready(url, process), start_s, f"ready, see {log}")
             yield url
         finally:
             process.terminate()

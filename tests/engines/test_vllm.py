@@ -4,10 +4,12 @@ import asyncio
 import uuid
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from core.context import Context, Dropped, Exchange
+from core.engines import vllm_prompt
 from core.engines.base import EngineRequest, ImagePart, Message, TextPart
 from core.engines.sampling import SamplingParams
 from core.engines.vllm import create
@@ -113,6 +115,26 @@ async def test_a_repeated_frame_is_not_processed_again(
     await outputs(tiny_vlm, request(first, second, "And now?"))
     await outputs(tiny_vlm, request(first, second, "And then?"))
     assert processed == [1, 1]
+
+
+async def test_a_known_frame_is_named_and_its_picture_not_touched(
+    tiny_vlm: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pillow = Mock(wraps=vllm_prompt.Image)  # the renderer's alone
+    monkeypatch.setattr(vllm_prompt, "Image", pillow)
+    seen = [image(900 + number) for number in range(6)]
+    first = request(*seen, "What do you see?")
+    await outputs(tiny_vlm, first)
+    assert pillow.fromarray.call_count == 6
+    await outputs(tiny_vlm, request(*seen, image(906), "And now?"))
+    assert pillow.fromarray.call_count == 7
+
+
+async def test_a_picture_that_vllm_has_let_go_of_is_sent_again(tiny_vlm: Recorder) -> None:
+    lost = image(950)
+    tiny_vlm.engine._renderer._processed[lost.content_id] = None
+    got = await outputs(tiny_vlm, request(lost, "What do you see?"))
+    assert got[-1].finish_reason in ("stop", "length")
 
 
 async def test_sampling_is_the_requests_own_and_the_defaults_stay(tiny_vlm: Recorder) -> None:
